@@ -1,0 +1,185 @@
+"""What a report is made of: the types of the library and of the JSON contract."""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
+
+from vllm_triage.facts import AnyFacts
+from vllm_triage.kinds import Confidence, Kind, Phase, Risk, Role, Severity
+
+SCHEMA_VERSION = "1"
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class Source(_Frozen):
+    """One input that was read."""
+
+    name: str
+    """The path as given, or `<stdin>`."""
+    format: str = "plain"
+    """The envelope of most lines: plain, docker, cri, journald, syslog, ndjson, compose, ..."""
+    lines: int = 0
+    """Physical lines read."""
+    bytes: int = 0
+    """Bytes read, after decompression."""
+    truncated_lines: int = 0
+    """Lines over the limit, of which only the beginning was read."""
+    problem: str | None = None
+    """One sentence when not all of it could be read."""
+
+
+class RunInfo(_Frozen):
+    """One run of a server, from its banner to its end."""
+
+    vllm_version: str | None = None
+    """The release as printed."""
+    engine: Literal["v0", "v1"] | None = None
+    """The engine generation."""
+    model: str | None = None
+    """The model's hub id or path."""
+    arguments: dict[str, str | int | float | bool | None | list[str]] = {}
+    """The arguments that differ from the defaults, by their Python names."""
+    phase: Phase | None = None
+    """How far it came; None when the log does not show it."""
+    torch_version: str | None = None
+    """The release of torch."""
+    devices: int | None = None
+    """GPUs in use, as far as the log shows."""
+    kv_cache_tokens: int | None = None
+    """The size of the KV cache in tokens."""
+    source: str | None = None
+    """The input that holds its beginning."""
+    first_line: int | None = None
+    """The line of its beginning."""
+    first_seen: str | None = None
+    """The first time stamp, as printed."""
+    last_seen: str | None = None
+    """The last time stamp, as printed."""
+    restarts: int = 0
+    """How many runs with the same arguments followed this one."""
+
+
+class Evidence(_Frozen):
+    """A line that proves an incident."""
+
+    source: str
+    """The input."""
+    line: int = Field(ge=1)
+    """The 1-based number of the physical line."""
+    text: str
+    """The line as printed, secrets redacted."""
+
+
+class FixStep(_Frozen):
+    """One rendered step."""
+
+    number: int = Field(ge=1)
+    """From 1."""
+    do: str
+    """What to do."""
+    command: str | None = None
+    """A command for this run."""
+    change: dict[str, str] = {}
+    """Flags that the step sets on the server's command."""
+    why: str | None = None
+    """Half a line: why."""
+    risk: Risk = Risk.RESTART
+    """What it does to the system."""
+    holds_for: str | None = None
+    """The vLLM releases that accept it; None for all."""
+    documented: bool = False
+    """Whether it is one of the documented steps."""
+    documented_as: str | None = None
+    """The documented command where it differs."""
+    docs: str | None = None
+    """An address with more about it."""
+
+
+class Incident(_Frozen):
+    """One thing that broke, with its proof and its remedy."""
+
+    id: str
+    """Stable for the same input."""
+    kind: Kind
+    """Which kind."""
+    area: str
+    """The kind's area."""
+    severity: Severity
+    """How much of the service is lost."""
+    role: Role
+    """Cause, symptom or consequence."""
+    title: str
+    """What broke, one line."""
+    summary: str
+    """What happened."""
+    cause: str
+    """Why it happens."""
+    confidence: Confidence
+    """How sure the kind is."""
+    facts: AnyFacts
+    """What the lines state."""
+    fix_steps: tuple[FixStep, ...] = ()
+    """What to do, in order."""
+    suggested_command: str | None = None
+    """The user's own command with the first change made."""
+    evidence: tuple[Evidence, ...] = Field(min_length=1)
+    """The lines; the first states the cause."""
+    count: int = 1
+    """How often it was printed, tracebacks that repeat it included."""
+    first_seen: str | None = None
+    """The first time stamp, as printed."""
+    last_seen: str | None = None
+    """The last time stamp, as printed."""
+    processes: tuple[str, ...] = ()
+    """The processes that printed it."""
+    caused_by: str | None = None
+    """The incident that explains this one."""
+    patterns: tuple[str, ...] = ()
+    """The patterns that matched, `area.kind:name`."""
+    collect: tuple[str, ...] = ()
+    """What to collect when the cause is not in the log."""
+    verify: str | None = None
+    """How to see that the remedy worked."""
+    topics: tuple[str, ...] = ()
+    """Reference pages for `vllm-triage explain`."""
+    docs: tuple[str, ...] = ()
+    """Addresses of documentation."""
+
+    @model_serializer(mode="wrap")
+    def _without_empty_facts(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
+        out: dict[str, object] = handler(self)
+        facts = out.get("facts")
+        if isinstance(facts, dict):
+            out["facts"] = {name: value for name, value in facts.items() if value is not None}
+        return out
+
+
+class Report(_Frozen):
+    """The answer to one call."""
+
+    schema_version: Literal["1"] = SCHEMA_VERSION
+    """Raised when the shape changes."""
+    tool_version: str
+    """The release of vllm-triage."""
+    sources: tuple[Source, ...] = ()
+    """What was read."""
+    runs: tuple[RunInfo, ...] = ()
+    """The server runs that the logs show."""
+    root_cause: str | None = None
+    """The id of the incident that explains the rest."""
+    incidents: tuple[Incident, ...] = ()
+    """All incidents, the root cause first."""
+
+    @property
+    def root(self) -> Incident | None:
+        """The incident that `root_cause` names."""
+        return next((item for item in self.incidents if item.id == self.root_cause), None)
+
+    @property
+    def worst(self) -> Severity | None:
+        """The gravest severity among the incidents."""
+        order = list(Severity)
+        return min((item.severity for item in self.incidents), key=order.index, default=None)

@@ -1,0 +1,56 @@
+"""Texts with placeholders: `{name:fallback}`, `{{` and `}}` for braces."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import regex
+
+_TOKEN = regex.compile(r"\{\{|\}\}|\{([a-z_0-9]+):([^{}]*)\}|[{}]")
+
+
+class Placeholder(NamedTuple):
+    """A name to fill in, and what stands there when nothing is known."""
+
+    name: str
+    fallback: str
+
+
+def parse(template: str) -> tuple[str | Placeholder, ...]:
+    """Split a template into literal texts and placeholders.
+
+    Raises ValueError for a brace that is neither doubled nor a placeholder with a fallback.
+    """
+    parts: list[str | Placeholder] = []
+    end = 0
+    for found in _TOKEN.finditer(template):
+        if found.start() > end:
+            parts.append(template[end : found.start()])
+        end = found.end()
+        if found[1] is not None:
+            parts.append(Placeholder(found[1], found[2]))
+        elif found[0] in ("{{", "}}"):
+            parts.append(found[0][0])
+        else:
+            message = f"a bare {found[0]} at column {found.start() + 1}: write {{name:fallback}}, or double the brace"
+            raise ValueError(message)
+    parts.append(template[end:])
+    return tuple(part for part in parts if part)
+
+
+def names(template: str) -> frozenset[str]:
+    """The names of a template's placeholders."""
+    return frozenset(part.name for part in parse(template) if isinstance(part, Placeholder))
+
+
+def fill(template: str, values: Mapping[str, str]) -> str | None:
+    """Put values, else fallbacks, in place; None when a name has neither."""
+    out: list[str] = []
+    for part in parse(template):
+        if isinstance(part, str):
+            out.append(part)
+            continue
+        text = values.get(part.name) or part.fallback
+        if not text:
+            return None
+        out.append(text)
+    return "".join(out)
