@@ -1,0 +1,169 @@
+"""Causes: which of the things that a log shows explains the others."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+import regex
+
+from vllm_triage.events import Event
+from vllm_triage.kinds import Confidence, Kind, Level, Phase, Role, Severity
+from vllm_triage.lines import Line
+from vllm_triage.matches import Match, Unknown
+from vllm_triage.run import Run
+
+MAX_EVIDENCE = 6
+MAX_PROCESSES = 256
+_CLOCK = regex.compile(r"(?:\d{4}-)?(\d\d)-(\d\d)[T ](\d\d:\d\d:\d\d(?:[.,]\d+)?)")
+
+
+@dataclass(slots=True)
+class Group:
+    """All that was said of one kind in one run."""
+
+    kind: Kind
+    run: Run
+    severity: Severity
+    role: Role
+    confidence: Confidence
+    explained_by: tuple[str, ...]
+    event: Event
+    line: Line
+    phase: Phase | None
+    position: int
+    rank: tuple[int, int, int]
+    quantization: str | None = None
+    fields: dict[str, str | float | None] = field(default_factory=dict)
+    lines: list[Line] = field(default_factory=list)
+    patterns: list[str] = field(default_factory=list)
+    processes: dict[str, None] = field(default_factory=dict)
+    said: set[tuple[object, ...]] = field(default_factory=set)
+    count: int = 0
+    first_seen: str | None = None
+    last_seen: str | None = None
+    last_line: int = 0
+    caused_by: "Group | None" = None
+
+    def add_lines(self, lines: Sequence[Line]) -> None:
+        """Keep a few lines as evidence, each once."""
+        for line in lines:
+            if len(self.lines) >= MAX_EVIDENCE:
+                return
+            if line.text.strip() and all(
+                (line.source, line.number, line.text) != (one.source, one.number, one.text)
+                for one in self.lines
+            ):
+                self.lines.append(line)
+
+
+def label(line: Line) -> str | None:
+    """The process as an operator names it: `Worker_TP0`, else `rank 3`."""
+    if line.process is not None:
+        return line.process
+    return f"rank {line.rank}" if line.rank is not None else None
+
+
+def choose(chain: Sequence[Match | Unknown]) -> Match | Unknown | None:
+    """Pick what a printed chain of exceptions is about.
+
+    The innermost cause of a `direct cause` chain; the last of a `during handling`
+    chain, unless it only wraps or is itself explained by the earlier one.
+    """
+    best: Match | Unknown | None = None
+    for item in chain:
+        if best is None:
+            best = item
+            continue
+        if isinstance(item, Unknown):
+            if isinstance(best, Unknown) and item.event.link in ("context", "head"):
+                best = item
+            continue
+        if isinstance(best, Unknown):
+            best = item
+        elif item.kind is best.kind:
+            continue
+        elif best.recogniser.role is Role.CONSEQUENCE:
+            best = item
+        elif (
+            item.event.link == "context"
+            and item.recogniser.role is Role.CAUSE
+            and not explains(best.kind, item.recogniser.rule.explained_by)
+        ):
+            best = item
+    return best
+
+
+def explains(kind: Kind, explained_by: Sequence[str]) -> bool:
+    """Tell whether a kind is among those that explain another."""
+    return any(fnmatchcase(kind.value, glob) for glob in explained_by)
+
+
+_TIER = {Role.CAUSE: 0, Role.SYMPTOM: 1, Role.CONSEQUENCE: 2}
+_SEVERITY = {Severity.FATAL: 0, Severity.DEGRADED: 1, Severity.NOTICE: 2}
+
+
+def clock(text: str | None) -> tuple[int, int, str] | None:
+    """Month, day and time of day of a time stamp in any of the usual formats."""
+    found = _CLOCK.search(text) if text else None
+    return (int(found[1]), int(found[2]), found[3].replace(",", ".")) if found else None
+
+
+def order(groups: Sequence[Group]) -> list[Group]:
+    """Sort groups, the root cause first, and hang consequences under what explains them.
+
+    A cause comes before a symptom before a consequence; what another kind in the log
+    explains comes after it; among equals, what happened first.
+    """
+    if not groups:
+        return []
+    several = len({group.line.source for group in groups}) > 1
+    clocks = {id(group): clock(group.first_seen) for group in groups}
+    by_clock = several and all(clocks.values())
+
+    def when(group: Group) -> tuple[object, ...]:
+        at = clocks[id(group)]
+        return (at, group.position) if by_clock and at else (group.position,)
+
+    fatal = [group for group in groups if group.severity is not Severity.NOTICE]
+    for group in groups:
+        group.caused_by = _explanation(group, fatal or groups)
+    ranked = sorted(
+        groups,
+        key=lambda group: (
+            group.caused_by is not None,
+            _SEVERITY[group.severity],
+            _TIER[group.role],
+            *when(group),
+        ),
+    )
+    root = ranked[0]
+    for group in ranked[1:]:
+        if group.caused_by is None and _follows(group, root):
+            group.caused_by = root
+    return ranked
+
+
+def _explanation(group: Group, others: Sequence[Group]) -> Group | None:
+    for other in others:
+        if other is group or not explains(other.kind, group.explained_by):
+            continue
+        if _SEVERITY[other.severity] > _SEVERITY[group.severity]:
+            continue
+        # Two kinds may each name the other: then the first one said is the cause.
+        mutual = explains(group.kind, other.explained_by)
+        if not mutual or other.position < group.position:
+            return other
+    return None
+
+
+def _follows(group: Group, root: Group) -> bool:
+    if group.severity is Severity.NOTICE:
+        return False
+    if group.role is Role.CONSEQUENCE:
+        return True
+    return group.role is Role.SYMPTOM and root.role is Role.CAUSE
+
+
+def is_warning(event: Event) -> bool:
+    """Tell a warning from an error."""
+    return event.level in (Level.WARNING, Level.INFO, Level.DEBUG)

@@ -1,0 +1,184 @@
+"""Fix steps rendered for one run: its release, its values, its own command."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+
+from vllm_triage import suggest, templates
+from vllm_triage.facts import AnyFacts
+from vllm_triage.model import FixStep
+from vllm_triage.rules import Fix, Form, Rule
+from vllm_triage.run import Run, Value, number
+from vllm_triage.versions import holds, span
+
+Values = Mapping[str, str]
+
+_DEFAULT_UTILIZATION = 0.9
+_SECRETS = ("api_key", "hf_token", "ssl_keyfile_password")
+
+
+def values_of(facts: AnyFacts | None, run: Run | None) -> dict[str, str]:
+    """The texts that placeholders may take from an incident's facts and its run."""
+    out: dict[str, str] = {}
+    arguments: Mapping[str, Value] = run.arguments if run else {}
+    if run is not None:
+        _put(out, "vllm_version", run.version)
+        _put(out, "model", run.model)
+        for name in ("host", "port", "max_model_len", "tensor_parallel_size", "max_num_seqs",
+                     "gpu_memory_utilization", "quantization", "dtype", "pipeline_parallel_size",
+                     "tokenizer", "max_num_batched_tokens"):  # fmt: skip
+            value = arguments.get(name)
+            _put(out, name, value if isinstance(value, str | int | float) else None)
+        if "max_model_len" not in out:
+            _put(out, "max_model_len", run.config.get("max_seq_len"))
+        if "tensor_parallel_size" not in out:
+            _put(out, "tensor_parallel_size", run.config.get("tensor_parallel_size"))
+    known: dict[str, object] = facts.model_dump(exclude_none=True) if facts is not None else {}
+    for name, value in known.items():
+        if name != "family" and not (name == "model" and "model" in out):
+            _put(out, name, human(name, value))
+    out.update(_suggestions(known, run))
+    return out
+
+
+def _put(out: dict[str, str], name: str, value: object) -> None:
+    if value is not None and value != "" and not isinstance(value, bool | list):
+        out[name] = str(value)
+
+
+def human(name: str, value: object) -> str:
+    """Write a fact for people: bytes as GiB or MiB, floats without a tail of digits."""
+    if name.endswith("_bytes") and isinstance(value, int):
+        for unit, factor in (("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024)):
+            if abs(value) >= factor:
+                return f"{value / factor:.2f} {unit}"
+        return f"{value} bytes"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _suggestions(known: Mapping[str, object], run: Run | None) -> dict[str, str]:
+    arguments: Mapping[str, Value] = run.arguments if run else {}
+    config: Mapping[str, Value] = run.config if run else {}
+
+    def fact(name: str) -> float | None:
+        value = known.get(name)
+        return value if isinstance(value, int | float) else None
+
+    utilization = fact("gpu_memory_utilization") or number(arguments, "gpu_memory_utilization")
+    if utilization is None and run is not None and run.has_banner:
+        utilization = _DEFAULT_UTILIZATION
+    free = fact("free_bytes") if "desired_bytes" in known else None
+    length = fact("max_model_len") or number(arguments, "max_model_len") or number(config, "max_seq_len")
+    parallel = (
+        fact("tensor_parallel_size")
+        or number(arguments, "tensor_parallel_size")
+        or number(config, "tensor_parallel_size")
+    )
+    sequences = fact("max_num_seqs") or number(arguments, "max_num_seqs")
+    port = fact("port") or number(arguments, "port")
+    found = {
+        "lower_gpu_memory_utilization": suggest.lower_utilization(
+            utilization, free, fact("total_bytes")
+        ),
+        "higher_gpu_memory_utilization": suggest.higher_utilization(utilization),
+        "fitting_max_model_len": suggest.fitting_max_model_len(
+            fact("estimated_max_model_len"),
+            fact("kv_cache_tokens"),
+            fact("derived_max_model_len"),
+            length,
+        ),
+        "lower_max_num_seqs": suggest.lower_max_num_seqs(sequences),
+        "higher_max_num_seqs": suggest.higher_max_num_seqs(sequences),
+        "fitting_tensor_parallel_size": suggest.fitting_tensor_parallel_size(
+            fact("num_heads"), fact("gpu_count"), parallel
+        ),
+        "free_port": suggest.free_port(port),
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def render_steps(rule: Rule, values: Values, version: str | None) -> tuple[FixStep, ...]:
+    """Render a rule's steps for a release; a step that the release does not know is left out."""
+    return steps(rule.fix, values, version)
+
+
+def steps(fixes: Sequence[Fix], values: Values, version: str | None) -> tuple[FixStep, ...]:
+    """Render steps in order and number them from 1."""
+    out: list[FixStep] = []
+    for fix in fixes:
+        step = _step(fix, values, version, len(out) + 1)
+        if step is not None:
+            out.append(step)
+    return tuple(out)
+
+
+def _step(fix: Fix, values: Values, version: str | None, position: int) -> FixStep | None:
+    if not holds(version, fix.since, fix.until) and not fix.documented:
+        return None
+    form = _form(fix, version)
+    if form is None:
+        return None
+    do = templates.fill(fix.do, values)
+    if do is None:
+        return None
+    change = {flag: templates.fill(value, values) if value else "" for flag, value in form.change.items()}
+    if None in change.values():
+        change = {}
+    return FixStep(
+        number=position,
+        do=do,
+        command=templates.fill(form.command, values) if form.command else None,
+        change={flag: value for flag, value in change.items() if value is not None},
+        why=templates.fill(fix.why, values) if fix.why else None,
+        risk=fix.risk,
+        holds_for=span(form.since or fix.since, form.until or fix.until),
+        documented=fix.documented,
+        documented_as=fix.documented_as,
+        docs=fix.docs,
+    )
+
+
+def _form(fix: Fix, version: str | None) -> Form | None:
+    if not fix.form:
+        return Form(since=fix.since, until=fix.until, command=fix.command, change=fix.change)
+    if version is None:
+        return fix.form[-1]
+    fitting = [form for form in fix.form if holds(version, form.since, form.until)]
+    if fitting:
+        return fitting[-1]
+    return fix.form[-1] if fix.documented else None
+
+
+def suggested_command(run: Run | None, change: Mapping[str, str]) -> str | None:
+    """The user's own `vllm serve` command with a change made; None when the log does not show it.
+
+    Secrets are replaced; only arguments that the log shows are written.
+    """
+    if run is None or not change or not run.arguments or run.all_arguments or run.model is None:
+        return None
+    flags: dict[str, list[str] | None] = {}
+    for name, value in run.arguments.items():
+        if name in ("model", "model_tag", "subparser"):
+            continue
+        words = _words(name, value)
+        if words is None:
+            continue
+        flags["--" + name.replace("_", "-")] = words
+    for flag, text in change.items():
+        if text == "-":
+            flags.pop(flag, None)
+        else:
+            flags[flag] = [text] if text else []
+    parts = ["vllm", "serve", run.model]
+    for flag, words in flags.items():
+        parts += [flag, *(words or [])]
+    return shlex.join(parts)
+
+
+def _words(name: str, value: Value) -> list[str] | None:
+    if name in _SECRETS:
+        return ["[redacted]"]
+    if value is True:
+        return []
+    if value is None or value is False:
+        return None
+    return [str(item) for item in value] if isinstance(value, list) else [str(value)]

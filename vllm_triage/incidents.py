@@ -1,0 +1,331 @@
+"""Incidents: matches folded, repeats counted, consequences under their cause."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+
+from vllm_triage import templates
+from vllm_triage.causes import MAX_PROCESSES, Group, choose, is_warning, label, order
+from vllm_triage.events import Event
+from vllm_triage.facts import AnyFacts, build
+from vllm_triage.fixes import human, render_steps, suggested_command, values_of
+from vllm_triage.kinds import Confidence, Kind, Phase, Role, Severity
+from vllm_triage.lines import Line
+from vllm_triage.matches import Match, Recogniser, Unknown, satisfies
+from vllm_triage.model import Evidence, Incident
+from vllm_triage.rules import Catalogue, Rule, Variant
+from vllm_triage.run import Run
+
+Redact = Callable[[str], str]
+
+MAX_TEXT = 2000
+_MAX_CHAINS = 4096
+# How a program ends on purpose, and what a client that went away leaves behind.
+_ORDERLY = frozenset(
+    ("KeyboardInterrupt", "SystemExit", "CancelledError", "GeneratorExit", "StopIteration",
+     "StopAsyncIteration", "BrokenPipeError", "ClientDisconnect", "Error", "Exit", "Interrupt")
+)  # fmt: skip
+
+
+class Collector:
+    """Folds matches as they come; its memory does not grow with the log."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+        self._groups: dict[tuple[Kind, str, int], Group] = {}
+        self._chains: OrderedDict[int, list[Match | Unknown]] = OrderedDict()
+        self._failed: set[int] = set()
+
+    def add(self, item: Match | Unknown) -> None:
+        """Take a match, or an exception that no rule knows."""
+        chain = item.event.chain
+        if item.run.phase is Phase.SHUTDOWN and item.run.index not in self._failed:
+            return
+        if isinstance(item, Match) and item.recogniser.severity is Severity.FATAL:
+            self._failed.add(item.run.index)
+        if not chain:
+            self._fold(item)
+            return
+        self._chains.setdefault(chain, []).append(item)
+        if len(self._chains) > _MAX_CHAINS:
+            _, oldest = self._chains.popitem(last=False)
+            self._settle(oldest)
+
+    def groups(self) -> list[Group]:
+        """What was said so far, one group a kind and run; settles the open chains."""
+        for chain in self._chains.values():
+            self._settle(chain)
+        self._chains.clear()
+        for group in self._groups.values():
+            _lower(group, self._groups.values())
+        return list(self._groups.values())
+
+    def _settle(self, chain: list[Match | Unknown]) -> None:
+        chosen = choose(chain)
+        if chosen is None:
+            return
+        for item in chain:
+            same = isinstance(item, Match) and isinstance(chosen, Match) and item.kind is chosen.kind
+            if item is chosen or same:
+                self._fold(item)
+
+    def _fold(self, item: Match | Unknown) -> None:
+        if isinstance(item, Unknown):
+            self._fold_unknown(item)
+            return
+        recogniser = item.recogniser
+        rank = (
+            -int(recogniser.role is not Role.CAUSE),
+            -int(is_warning(item.event)),
+            -int(item.event.restored),
+        )
+        key = (item.kind, "", item.run.index)
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = _group(item, item.line, recogniser, rank)
+        elif rank > group.rank:
+            _promote(group, item, recogniser, rank)
+        if recogniser.id not in group.patterns:
+            group.patterns.append(recogniser.id)
+        for name, value in item.fields.items():
+            if value is not None:
+                group.fields.setdefault(name, value)
+        _count(group, item.event, item.line)
+
+    def _fold_unknown(self, item: Unknown) -> None:
+        name = (item.event.exception or "").rpartition(".")[2]
+        rule = self._catalogue.rules.get(Kind.ENGINE_UNRECOGNISED)
+        if name in _ORDERLY or name.endswith("Warning") or is_warning(item.event) or rule is None:
+            return
+        key = (Kind.ENGINE_UNRECOGNISED, name, item.run.index)
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = _unrecognised(item, rule)
+        _count(group, item.event, item.event.first)
+
+
+def _group(item: Match, line: Line, recogniser: Recogniser, rank: tuple[int, int, int]) -> Group:
+    group = Group(
+        kind=item.kind,
+        run=item.run,
+        severity=recogniser.severity,
+        role=recogniser.role,
+        confidence=recogniser.pattern.confidence,
+        explained_by=recogniser.rule.explained_by,
+        event=item.event,
+        line=line,
+        phase=item.phase,
+        position=item.position,
+        rank=rank,
+        quantization=item.quantization,
+        fields=dict(item.fields),
+    )
+    if item.event.exception and "exception" not in group.fields:
+        group.fields["exception"] = item.event.exception
+    if line.rank is not None:
+        group.fields.setdefault("rank", str(line.rank))
+    group.add_lines([line, *_continuation(item.event, line)])
+    return group
+
+
+def _promote(group: Group, item: Match, recogniser: Recogniser, rank: tuple[int, int, int]) -> None:
+    group.rank = rank
+    group.role = recogniser.role
+    group.severity = recogniser.severity
+    group.confidence = recogniser.pattern.confidence
+    group.event, group.line = item.event, item.line
+    group.phase = item.phase or group.phase
+    group.fields = {**group.fields, **item.fields}
+    kept, group.lines = group.lines, []
+    group.add_lines([item.line, *_continuation(item.event, item.line), *kept])
+
+
+def _continuation(event: Event, line: Line) -> Sequence[Line]:
+    after = [other for other in event.lines if other.number >= line.number and other is not line]
+    return after[:3] if event.exception or len(event.lines) < 8 else after[:2]
+
+
+def _unrecognised(item: Unknown, rule: Rule) -> Group:
+    event = item.event
+    vllm = [frame for frame in event.frames if frame.file.startswith("vllm/")]
+    place = vllm[-1] if vllm else None
+    fields: dict[str, str | float | None] = {
+        "exception": event.exception,
+        "detail": event.text.partition(": ")[2].split("\n")[0][:300] or None,
+        "last_frame": f"{place.file}:{place.line} in {place.function}" if place else None,
+    }
+    if event.frames:
+        last = event.frames[-1]
+        fields["last_frame_anywhere"] = f"{last.file}:{last.line} in {last.function}"
+    is_fatal = item.phase is not Phase.SERVING
+    return Group(
+        kind=Kind.ENGINE_UNRECOGNISED,
+        run=item.run,
+        severity=Severity.FATAL if is_fatal else Severity.DEGRADED,
+        role=Role.SYMPTOM,
+        confidence=Confidence.CERTAIN if event.frames else Confidence.POSSIBLE,
+        explained_by=rule.explained_by,
+        event=event,
+        line=event.first,
+        phase=item.phase,
+        position=item.position,
+        rank=(0, 0, 0),
+        fields=fields,
+        lines=[event.first],
+    )
+
+
+def _count(group: Group, event: Event, line: Line) -> None:
+    group.last_line = max(group.last_line, line.number) if line.source == group.line.source else group.last_line
+    name = label(line)
+    # A process prints one exception twice: through its logger and as the interpreter's traceback.
+    said = (name, line.pid, line.time) if line.time else (name, line.pid, event.text[:200])
+    seen = {(one[0], one[1]) for one in group.said} if line.time is None else set()
+    if said not in group.said and (name, line.pid) not in seen:
+        group.count += 1
+        if len(group.said) < MAX_PROCESSES:
+            group.said.add(said)
+        if group.count <= 3:
+            group.add_lines([line])
+    if name is not None and len(group.processes) < MAX_PROCESSES:
+        group.processes[name] = None
+    if line.time is not None:
+        group.first_seen = group.first_seen or line.time
+        group.last_seen = line.time
+
+
+def _lower(group: Group, others: Sequence[Group] | object) -> None:
+    """A server that went on did not die."""
+    if group.severity is not Severity.FATAL or group.kind is Kind.ENGINE_DEAD:
+        return
+    run = group.run
+    if run.source != group.line.source:
+        return
+    died = any(
+        other.run is run and other.kind in (Kind.ENGINE_DEAD, Kind.ENGINE_CRASHED) and other is not group
+        for other in others  # type: ignore[attr-defined]
+    )
+    if died:
+        return
+    if run.last_ready > group.last_line:
+        group.severity = Severity.NOTICE if is_warning(group.event) or not group.event.frames else Severity.DEGRADED
+    elif run.last_answer > group.last_line:
+        group.severity = Severity.DEGRADED
+
+
+def _variant(kind: Kind, group: Group, catalogue: Catalogue) -> Kind:
+    found = [
+        (name, rule.variant)
+        for name, rule in catalogue.rules.items()
+        if rule.variant is not None and rule.variant.of is kind
+    ]
+    found.sort(key=lambda pair: -len(pair[1].needs))
+    for name, variant in found:
+        if _holds(variant, group):
+            return name
+    return kind
+
+
+def _holds(variant: Variant, group: Group) -> bool:
+    run = group.run
+    phase = group.phase or (Phase.SERVING if run.was_serving else None)
+    quantization = group.quantization or run.quantization
+    if variant.when is not None and phase is not variant.when:
+        return False
+    return satisfies(variant.needs, run, quantization)
+
+
+def fold(collector: Collector, catalogue: Catalogue, redact: Redact) -> tuple[tuple[Incident, ...], str | None]:
+    """Turn what was collected into incidents, the root cause first, and name the root cause."""
+    groups = collector.groups()
+    for group in groups:
+        kind = _variant(group.kind, group, catalogue)
+        if kind is not group.kind:
+            rule = catalogue.rules[kind]
+            group.kind = kind
+            group.explained_by = rule.explained_by
+            if group.quantization or group.run.quantization:
+                group.fields.setdefault("quantization", group.quantization or group.run.quantization)
+        elif group.phase is None and any(
+            rule.variant is not None and rule.variant.of is kind for rule in catalogue.rules.values()
+        ):
+            group.confidence = Confidence.LIKELY
+    ranked = _merged(order(groups))
+    incidents = [_incident(group, catalogue, redact) for group in ranked]
+    ids = {id(group): incident.id for group, incident in zip(ranked, incidents, strict=True)}
+    kinds = {group.kind: incident.id for group, incident in zip(ranked, incidents, strict=True)}
+    linked = []
+    for group, incident in zip(ranked, incidents, strict=True):
+        cause = group.caused_by
+        named = (ids.get(id(cause)) or kinds.get(cause.kind)) if cause is not None else None
+        linked.append(
+            incident.model_copy(update={"caused_by": named if named != incident.id else None})
+        )
+    return tuple(linked), linked[0].id if linked else None
+
+
+def _merged(groups: Sequence[Group]) -> list[Group]:
+    """Fold the same kind in several runs or files into the first."""
+    out: dict[tuple[Kind, str], Group] = {}
+    for group in groups:
+        name = str(group.fields.get("exception")) if group.kind is Kind.ENGINE_UNRECOGNISED else ""
+        first = out.setdefault((group.kind, name), group)
+        if first is group:
+            continue
+        first.count += group.count
+        first.processes.update(group.processes)
+        first.add_lines(group.lines[:1])
+        first.patterns += [one for one in group.patterns if one not in first.patterns]
+        first.last_seen = group.last_seen or first.last_seen
+    return list(out.values())
+
+
+def _incident(group: Group, catalogue: Catalogue, redact: Redact) -> Incident:
+    rule = catalogue.rules[group.kind]
+    kind = group.kind
+    facts = build(kind.area, {
+        name: redact(value) if isinstance(value, str) else value for name, value in group.fields.items()
+    })  # fmt: skip
+    values = {name: redact(text) for name, text in values_of(facts, group.run).items()}
+    fix_steps = render_steps(rule, values, group.run.version)
+    change = next((step.change for step in fix_steps if step.change), {})
+    command = suggested_command(group.run, change)
+    return Incident(
+        id=f"{kind.value}:{group.line.source}:{group.line.number}",
+        kind=kind,
+        area=kind.area,
+        severity=group.severity,
+        role=group.role,
+        title=_filled(rule.title, values),
+        summary=_filled(rule.summary, values),
+        cause=_filled(rule.cause, values),
+        confidence=group.confidence,
+        facts=facts,
+        fix_steps=fix_steps,
+        suggested_command=redact(command) if command else None,
+        evidence=tuple(
+            Evidence(source=line.source, line=line.number, text=redact(line.raw[:MAX_TEXT]))
+            for line in group.lines
+        ),
+        count=max(1, group.count),
+        first_seen=group.first_seen,
+        last_seen=group.last_seen,
+        processes=tuple(group.processes),
+        patterns=tuple(group.patterns),
+        collect=rule.collect,
+        verify=_filled(rule.verify, values) if rule.verify else None,
+        topics=tuple(name for name, topic in catalogue.topics.items() if kind in topic.kinds),
+        docs=rule.docs,
+    )
+
+
+def _filled(template: str, values: dict[str, str]) -> str:
+    text = templates.fill(template, values)
+    if text is not None:
+        return text
+    return templates.fill(template, dict.fromkeys(templates.names(template), "?") | values) or template
+
+
+def fact_texts(facts: AnyFacts) -> dict[str, str]:
+    """An incident's facts as texts for people."""
+    known = facts.model_dump(exclude_none=True, exclude={"family"})
+    return {name: human(name, value) for name, value in known.items()}

@@ -1,0 +1,243 @@
+"""Lines: the printed text cut into time, level, process, code place and message."""
+
+from enum import StrEnum
+from typing import NamedTuple
+
+import regex
+
+from vllm_triage.kinds import Level
+
+
+class Origin(StrEnum):
+    """What sort of line it is; requests are user text and never evidence."""
+
+    LOG = "log"
+    ACCESS = "access"
+    STATISTICS = "statistics"
+    REQUEST = "request"
+
+
+class Line(NamedTuple):
+    """One printed line; `text` has no prefix but keeps its indentation."""
+
+    source: str
+    number: int
+    raw: str
+    text: str
+    time: str | None = None
+    level: Level | None = None
+    process: str | None = None
+    pid: int | None = None
+    rank: int | None = None
+    place: str | None = None
+    origin: Origin = Origin.LOG
+    container: str | None = None
+
+    @property
+    def key(self) -> tuple[str, str | None, str | None, int | None, int | None]:
+        """What separates the interleaved processes of one input."""
+        rank = self.rank if self.process is None and self.raw.lstrip().startswith("[") else None
+        return (self.source, self.container, self.process, self.pid, rank)
+
+
+class _Cut(NamedTuple):
+    rest: str
+    time: str | None = None
+    level: Level | None = None
+    process: str | None = None
+    pid: int | None = None
+    rank: int | None = None
+    place: str | None = None
+
+
+_LEVELS = {
+    "D": Level.DEBUG,
+    "T": Level.DEBUG,
+    "I": Level.INFO,
+    "N": Level.INFO,
+    "W": Level.WARNING,
+    "E": Level.ERROR,
+    "C": Level.ERROR,
+    "F": Level.ERROR,
+}
+
+_PROCESS = regex.compile(
+    r"\((?P<name>[A-Za-z_][\w.:-]*)?(?: (?:rank=(?P<rank>\d+)|(?P<part>[A-Z]+\d+(?:_[A-Z]+\d+)*)))?"
+    r"(?:,? ?pid=(?P<pid>\d+))?(?:, ip=[\w.:]+)?\)\s?"
+)
+_RANK = regex.compile(r"\[(?:rank|default)(?P<rank>\d+)\]:?\s?")
+# vLLM's own formatter, every release; 0.31 puts the process in front of the level.
+_VLLM = regex.compile(
+    r"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) (?P<time>\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?) "
+    r"\[?(?P<place>[\w./<>+-]+:\d+)\](?: |$)"
+)
+_VLLM_UNDATED = regex.compile(r"(?P<level>DEBUG|INFO|WARNING|ERROR) +\[(?P<place>[\w./]+:\d+)\] ")
+_UVICORN = regex.compile(r"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL):\s{1,9}(?=\S)")
+_TORCH_CPP = regex.compile(
+    r"\[(?P<level>[DIWEF])(?:\d{3,4})?(?: (?P<time>\d\d:\d\d:\d\d[\d.]*))? (?P<place>[\w./]+\.(?:cpp|cc|h|cu):\d+)\] "
+)
+_TORCH_PYTHON = regex.compile(
+    r"(?:\[[\w:,]+\]:)?(?P<level>[DIWEF])\d{4} (?P<time>\d\d:\d\d:\d\d[\d.]*) +\d+ (?P<place>[\w./-]+:\d+)\] "
+)
+_RAY = regex.compile(
+    r"(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d+)\s+(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) (?P<place>[\w.]+:\d+) -- "
+)
+_RAY_CPP = regex.compile(
+    r"\[(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d+) (?P<level>[DIWEC]) \d+ \d+\] (?:\(\w+\) )?(?P<place>[\w.]+:\d+): "
+)
+_LOGURU = regex.compile(
+    r"(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[.,]\d+) ?\| ?(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL|SUCCESS|TRACE)\s*\| ?(?P<place>[\w.:<>-]+) - "
+)
+_DASHED = regex.compile(
+    r"(?:\[[\w-]+\] )?(?P<time>\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[.,\d]*Z?) - (?:(?P<place>[\w.]+) - )?(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) - "
+)
+_NAMED = regex.compile(
+    r"\[?(?P<time>\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[.,\d]*(?:Z|[+-]\d\d:?\d\d)?)\]?,? +(?:(?P<place>[a-z_][\w.]*) +)?(?:\d+ +)?"
+    r"\[?(?P<level>DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL)\]?\s*:?\s?(?:\[address=[\w.:, =-]+\] )?(?:\[[\w:. -]+\] )?"
+)
+_BRACKETS = regex.compile(
+    r"\[(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[.,\d]*)\](?:\[\w+\])?\[(?P<level>[DIWEC])\] "
+)
+_NCCL = regex.compile(
+    r"(?:\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\] )?[\w.-]+:(?P<pid>\d+):\d+ \[(?P<gpu>-?\d+)\] (?P<text>(?:\S+ )?NCCL (?P<level>INFO|WARN|TRACE)\b)"
+)
+_TIMED = regex.compile(
+    r"(?:\[(?P<time>\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[.,\d]*)\]|(?P<time>\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[.,\d]*(?:Z|[+-]\d\d:?\d\d)?))[ \t]"
+)
+
+_BY_FIRST: dict[str, tuple[regex.Pattern[str], ...]] = {
+    "(": (_PROCESS,),
+    "[": (_RANK, _TORCH_CPP, _RAY_CPP, _BRACKETS, _TORCH_PYTHON, _NAMED, _DASHED, _TIMED),
+    **{letter: (_VLLM, _UVICORN, _VLLM_UNDATED, _TORCH_PYTHON) for letter in "DIWEC"},
+    "F": (_TORCH_PYTHON,),
+    **{digit: (_RAY, _LOGURU, _DASHED, _NAMED, _TIMED) for digit in "12"},
+}
+
+_ACCESS = regex.compile(r"""[\w.:\[\]-]+ - "[A-Z]+ \S+ HTTP/[\d.]+" \d{3}\b""")
+_REQUESTS = ("Received request ", "Generated response ", "Added request ", "Request log")
+_STATISTICS = regex.compile(r"(?:Engine \d+: |\d+ Engines Aggregated: )?Avg prompt throughput: ")
+_GLUED = regex.compile(r"(?:it/s|s/it|toks/s|\?it/s)[^\[\]]{0,40}\](?=(?:DEBUG|INFO|WARNING|ERROR) \d\d-\d\d )")
+_RANK_IN_NAME = regex.compile(r"(?:_|^|Worker[-_])(?:TP)?(\d+)$")
+_IN_MESSAGE = regex.compile(r"\[(?:PG [^\]]{0,60})?Rank (\d+)\]")
+
+
+def _cut(text: str) -> _Cut | None:
+    for pattern in _BY_FIRST.get(text[:1], ()):
+        found = pattern.match(text)
+        if found is None:
+            continue
+        if pattern is _PROCESS:
+            return _process(found, text)
+        groups = found.groupdict()
+        level = groups.get("level")
+        rank = groups.get("rank")
+        return _Cut(
+            rest=text[found.end() :],
+            time=groups.get("time"),
+            level=_LEVELS.get(level[0]) if level else None,
+            rank=int(rank) if rank else None,
+            place=groups.get("place"),
+        )
+    return None
+
+
+def _process(found: regex.Match[str], text: str) -> _Cut | None:
+    name, rank, part, pid = found.group("name", "rank", "part", "pid")
+    if pid is None and name not in ("raylet", "autoscaler", "gcs_server"):
+        return None
+    label = f"{name}_{part}" if name and part else name
+    number = rank
+    if number is None and label:
+        inner = _RANK_IN_NAME.search(label)
+        number = inner[1] if inner and "Worker" in label else None
+    if rank is not None and label:
+        label = f"{label}_{rank}"
+    return _Cut(
+        rest=text[found.end() :],
+        process=label,
+        pid=int(pid) if pid else None,
+        rank=int(number) if number else None,
+    )
+
+
+def parse(
+    source: str,
+    number: int,
+    text: str,
+    *,
+    raw: str | None = None,
+    time: str | None = None,
+    level: str | None = None,
+    container: str | None = None,
+) -> tuple[Line, ...]:
+    """Cut one printed line; two lines come back where a record is glued to a progress bar.
+
+    `time`, `level` and `container` are what an envelope stated; the line's own words win.
+    """
+    shown = text if raw is None else raw
+    if "%|" in text and len(text) < 4096:
+        glued = _GLUED.search(text)
+        if glued is not None:
+            end = glued.end()
+            head = Line(source, number, shown, text[:end], container=container)
+            rest = parse(source, number, text[end:], raw=shown, time=time, container=container)
+            return (head, *rest)
+    known = _LEVELS.get(level[:1].upper()) if level else None
+    return (_parse(source, number, text, shown, time, known, container),)
+
+
+def _parse(
+    source: str,
+    number: int,
+    text: str,
+    raw: str,
+    time: str | None,
+    level: Level | None,
+    container: str | None,
+) -> Line:
+    process: str | None = None
+    pid: int | None = None
+    rank: int | None = None
+    place: str | None = None
+    uvicorn = False
+    rest = text
+    for _ in range(8):
+        if not rest or rest[0] not in _BY_FIRST:
+            break
+        cut = _cut(rest)
+        if cut is None:
+            break
+        uvicorn = cut.level is not None and cut.place is None and cut.time is None
+        rest = cut.rest
+        time = cut.time or time
+        level = cut.level or level
+        # Stacked prefixes come outermost first: the innermost names the process that printed.
+        process = cut.process or process
+        pid = cut.pid if cut.pid is not None else pid
+        rank = cut.rank if cut.rank is not None else rank
+        place = cut.place or place
+        if cut.place is not None and not rest.startswith(("(", "[rank")):
+            break
+    if "NCCL " in rest:
+        found = _NCCL.match(rest)
+        if found is not None:
+            level = Level.ERROR if found["level"] == "WARN" else Level.INFO
+            pid = int(found["pid"]) if pid is None else pid
+            rest = found["text"] + rest[found.end() :]
+    if rank is None and "Rank " in rest:
+        inner = _IN_MESSAGE.search(rest)
+        rank = int(inner[1]) if inner else None
+    return Line(
+        source, number, raw, rest, time, level, process, pid, rank, place,
+        _origin(rest, uvicorn=uvicorn), container,
+    )  # fmt: skip
+
+
+def _origin(text: str, *, uvicorn: bool) -> Origin:
+    if '" ' in text and (uvicorn or " - " in text) and _ACCESS.match(text):
+        return Origin.ACCESS
+    if text.startswith(_REQUESTS):
+        return Origin.REQUEST
+    if "Avg prompt throughput: " in text and _STATISTICS.match(text):
+        return Origin.STATISTICS
+    return Origin.LOG

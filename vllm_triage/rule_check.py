@@ -1,0 +1,229 @@
+"""The rules' own tests: what a pattern file promises, checked."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import regex
+
+from vllm_triage import templates
+from vllm_triage.envelopes import Unwrapper
+from vllm_triage.errors import RuleError
+from vllm_triage.events import Assembler, Event
+from vllm_triage.facts import FAMILIES
+from vllm_triage.kinds import Kind, Phase
+from vllm_triage.lines import parse
+from vllm_triage.matches import Match, Matcher, compiled, satisfies
+from vllm_triage.rules import Catalogue, Fix, Pattern, Rule, Topic, files, folder, load, read
+from vllm_triage.run import Run, Runs, phase_of
+
+MAX_TITLE = 70
+_PROBE_LENGTH = 20_000
+_PROBE_TIMEOUT_S = 1.0
+_RUN_VALUES = frozenset(
+    ("model", "port", "host", "max_model_len", "tensor_parallel_size", "pipeline_parallel_size",
+     "gpu_memory_utilization", "max_num_seqs", "max_num_batched_tokens", "quantization", "dtype",
+     "tokenizer", "vllm_version", "lower_gpu_memory_utilization", "higher_gpu_memory_utilization",
+     "fitting_max_model_len", "lower_max_num_seqs", "higher_max_num_seqs",
+     "fitting_tensor_parallel_size", "free_port")
+)  # fmt: skip
+_OBSERVED = frozenset(("generation_tokens_per_s_per_request",))
+
+
+def check(root: Path | None = None) -> list[str]:
+    """Check the rules of a folder, or the built-in ones; one sentence a problem, none when all is right.
+
+    Raises RuleError when the folder does not exist or holds no rules.
+    """
+    is_builtin = root is None
+    base = root or folder()
+    problems: list[str] = []
+    rules: dict[Kind, Rule] = {}
+    topics: dict[str, Topic] = {}
+    for path in files(base):
+        try:
+            name, entry = read(path, root=base)
+        except RuleError as error:
+            problems.append(str(error))
+            continue
+        if isinstance(entry, Rule):
+            rules[Kind(name)] = entry
+        else:
+            topics[name] = entry
+    if is_builtin:
+        problems += [
+            f"{kind.replace('.', '/')}.toml: missing; every kind has a file" for kind in Kind if kind not in rules
+        ]
+        catalogue = Catalogue(rules, topics)
+    else:
+        known = load()
+        catalogue = Catalogue({**known.rules, **rules}, {**known.topics, **topics})
+    matcher = Matcher(catalogue)
+    for kind, rule in rules.items():
+        problems += _rule(kind, rule, matcher)
+    for name, topic in topics.items():
+        problems += [f"topics/{name}.toml: {text}" for text in _fixes(topic.fix, frozenset())]
+    return problems
+
+
+def _rule(kind: Kind, rule: Rule, matcher: Matcher) -> Iterator[str]:
+    where = f"{kind.area}/{kind.value.partition('.')[2]}.toml"
+    fields = frozenset(FAMILIES[kind.area].model_fields)
+    for name in ("title", "summary", "cause", "verify"):
+        text = getattr(rule, name)
+        if text is not None:
+            yield from (f"{where}: {name}: {problem}" for problem in _template(text, fields))
+    try:
+        shown = templates.fill(rule.title, {}) or rule.title
+        if len(shown) > MAX_TITLE:
+            yield f"{where}: title: {len(shown)} characters, at most {MAX_TITLE} fit a report's first line"
+    except ValueError:
+        pass
+    yield from (f"{where}: {problem}" for problem in _fixes(rule.fix, fields))
+    for glob in rule.explained_by:
+        area, _, rest = glob.partition(".")
+        if area not in FAMILIES or (rest != "*" and glob not in {one.value for one in Kind}):
+            yield f"{where}: explained_by: {glob!r} is neither a kind nor an area as \"gpu.*\""
+    names = [pattern.name for pattern in rule.pattern]
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        yield f"{where}: two patterns are named {name}"
+    if not rule.pattern and rule.variant is None:
+        yield f"{where}: no pattern and no variant: nothing would ever be this kind"
+    for pattern in rule.pattern:
+        yield from (f"{where}, {pattern.name}: {problem}" for problem in _pattern(kind, pattern, fields, matcher))
+    if rule.variant is not None:
+        yield from (f"{where}, variant: {problem}" for problem in _variant(kind, rule, matcher))
+
+
+def _template(text: str, fields: frozenset[str]) -> Iterator[str]:
+    try:
+        names = templates.names(text)
+    except ValueError as error:
+        yield f"{error} (in {text!r})"
+        return
+    for name in sorted(names - fields - _RUN_VALUES):
+        yield f"placeholder {name!r} is neither a fact of this area nor a value of the run (in {text!r})"
+
+
+def _fixes(fixes: tuple[Fix, ...], fields: frozenset[str]) -> Iterator[str]:
+    for position, fix in enumerate(fixes, 1):
+        texts = [fix.do, fix.command, fix.why, *fix.change.values()]
+        for form in fix.form:
+            texts += [form.command, *form.change.values()]
+        for text in texts:
+            if text:
+                yield from (f"fix {position}: {problem}" for problem in _template(text, fields))
+        if fix.form and (fix.command or fix.change):
+            yield f"fix {position}: has both form and command or change; keep one"
+        flags = [flag for form in (*fix.form, fix) for flag in form.change]
+        for flag in flags:
+            if not flag.startswith("--"):
+                yield f"fix {position}: change {flag!r} is not a long flag"
+
+
+def _pattern(kind: Kind, pattern: Pattern, fields: frozenset[str], matcher: Matcher) -> Iterator[str]:
+    try:
+        expression = compiled(pattern.regex)
+    except regex.error as error:
+        yield f"regex does not compile: {error}"
+        return
+    for name in sorted({*expression.groupindex, *pattern.facts} - fields):
+        yield f"captures {name!r}, which is no field of {FAMILIES[kind.area].__name__}"
+    for name in sorted({*pattern.at_least, *pattern.at_most} - set(expression.groupindex) - _OBSERVED):
+        yield f"bounds {name!r}, which the regex does not capture"
+    if pattern.regex.startswith((".*", ".+")) or pattern.regex.endswith((".*", ".+")):
+        yield "regex begins or ends with a repeat of any character; drop it"
+    for hit in pattern.hits:
+        for word in pattern.keywords:
+            if word not in hit:
+                yield f"keyword {word!r} is not in the hit {_short(hit)}"
+        yield from _hit(kind, pattern, hit, matcher)
+    for miss in pattern.misses:
+        if any(_id(match) == f"{kind}:{pattern.name}" for _, found in _matches(pattern, miss, matcher) for match in found):
+            yield f"matches its miss {_short(miss)}"
+    yield from _linear(pattern, expression)
+
+
+def _hit(kind: Kind, pattern: Pattern, hit: str, matcher: Matcher) -> Iterator[str]:
+    own = f"{kind}:{pattern.name}"
+    repeated = "\n".join([hit] * pattern.times)
+    results = [(event, found) for event, found in _matches(pattern, repeated, matcher) if any(_id(one) == own for one in found)]
+    if not results:
+        yield f"does not match its hit {_short(hit)}"
+        return
+    for _, found in results:
+        best = found[0]
+        if best.kind is not kind:
+            yield f"hit {_short(hit)} is claimed by {_id(best)}"
+            return
+
+
+def _id(match: Match) -> str:
+    return match.recogniser.id
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return repr(line if len(line) <= 100 else line[:97] + "...")
+
+
+def _events(text: str) -> tuple[list[Event], Run]:
+    unwrapper, assembler, runs = Unwrapper(), Assembler(), Runs()
+    events: list[Event] = []
+    run: Run | None = None
+    texts = [item for number, row in enumerate(text.split("\n"), 1) for item in unwrapper.feed(number, row)]
+    texts += unwrapper.close()
+    for item in texts:
+        for line in parse("hit", item.number, item.text, time=item.time, level=item.level, container=item.container):
+            run = runs.feed(line)
+            events += assembler.feed(line)
+    events += assembler.close()
+    return events, run or Run("hit", 1)
+
+
+def _matches(pattern: Pattern, text: str, matcher: Matcher) -> Iterator[tuple[Event, list[Match]]]:
+    matcher.reset()
+    events, run = _events(text)
+    if pattern.when is not None and run.phase is None:
+        run.phase = pattern.when
+    for need in pattern.needs:
+        run.arguments.setdefault(need.replace("-", "_"), "yes")
+    for event in events:
+        yield event, matcher.all(event, run)
+
+
+def _variant(kind: Kind, rule: Rule, matcher: Matcher) -> Iterator[str]:
+    variant = rule.variant
+    if variant is None:
+        return
+    for texts, wanted in ((variant.hits, True), (variant.misses, False)):
+        for text in texts:
+            events, run = _events(text)
+            found = [match for event in events for match in matcher.all(event, run)[:1] if match.kind is variant.of]
+            held = any(
+                satisfies(variant.needs, run, match.quantization)
+                and variant.when in (None, _phase(match, run))
+                for match in found
+            )
+            if wanted and not found:
+                yield f"hit {_short(text)} is not matched by {variant.of}"
+            elif wanted and not held:
+                yield f"hit {_short(text)} does not show what the variant asks for"
+            elif not wanted and held:
+                yield f"miss {_short(text)} would become {kind}"
+
+
+def _phase(match: Match, run: Run) -> Phase | None:
+    phase = phase_of(match.event.frames, match.event.first.place) or run.phase
+    return phase or (Phase.SERVING if run.was_serving else None)
+
+
+def _linear(pattern: Pattern, expression: regex.Pattern[str]) -> Iterator[str]:
+    for hit in pattern.hits[:3]:
+        half = hit[: len(hit) // 2] or hit
+        for piece in (hit + " ", half, half.rstrip() + " ", *pattern.keywords):
+            probe = piece * (_PROBE_LENGTH // len(piece) + 1)
+            try:
+                expression.search(probe, timeout=_PROBE_TIMEOUT_S)
+            except TimeoutError:
+                yield f"takes over {_PROBE_TIMEOUT_S:g} s on {len(probe)} characters of repeated {_short(piece)}; use bounded repeats"
+                return

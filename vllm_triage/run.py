@@ -1,0 +1,345 @@
+"""Runs: what the log says of each server run, from its banner to its end."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import regex
+
+from vllm_triage.kinds import Level, Phase
+from vllm_triage.lines import Line, Origin
+from vllm_triage.model import RunInfo
+
+Value = str | int | float | bool | None | list[str]
+
+_MAX_ARGUMENTS_TEXT = 65536
+_VERSION = r"(\d+\.\d+(?:\.\d+)?[\w.+-]*)"
+_BANNER = regex.compile(rf"vLLM (?:API )?server version {_VERSION}")
+_LOGO = regex.compile(rf"[█▀▄ ]+ {{1,4}}version {_VERSION}\s*$")
+_LOGO_MODEL = regex.compile(r"[█▀▄ ]+ {1,4}model {1,4}(\S.*)$")
+_ENGINE = regex.compile(rf"Initializing an? (?:(V[01]) )?LLM engine(?: \(v{_VERSION}\))? with config: ")
+_DUMPED = regex.compile(rf"for (V1) LLM engine \(v{_VERSION}\) with config: ")
+_CONFIG_FIELD = regex.compile(r"(?:^|[ ,])(\w+)=('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[\w.+-]+)")
+_PAIR = regex.compile(
+    r"'?\b(\w+)'?(?:=|: )('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\[[^\[\]{}]*\]|-?\d[\w.+-]*|True|False|None)"
+)
+_ITEM = regex.compile(r"'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"|([\w.+-]+)")
+_KV_TOKENS = regex.compile(r"KV cache size: ([\d,]+) tokens")
+_KV_BLOCKS = regex.compile(r"# (?:GPU|\w+) blocks: (\d+)")
+_WORLD = regex.compile(r"world size (\d+)")
+_TORCH = regex.compile(r"\btorch(?:==| version:? )(\d+\.\d+\.\d+\S*)")
+_COMMAND = regex.compile(r"(?:^|[\s'\"])(?:vllm serve|python3? -m vllm\.entrypoints\.openai\.api_server) (\S.*)")
+_FLAG = regex.compile(r"--([a-z][\w.-]*)(?:[= ](?!-)('[^']*'|\"[^\"]*\"|\S+))?")
+_OK = regex.compile(r'"(?:POST|GET) (/v1/|/generate)\S* HTTP/[\d.]+" 2\d\d')
+_POST = regex.compile(r'"POST \S+ HTTP/[\d.]+" (\d)\d\d')
+
+_READY = (
+    "Application startup complete",
+    "Uvicorn running on",
+    "Starting vLLM API server",
+    "Starting vLLM server on",
+    "Dumping scheduler output",
+    "EngineCore encountered a fatal error",
+    "AsyncLLM output_handler failed",
+    "Engine background task failed",
+    "Exception in ASGI application",
+)
+_STARTING = (
+    "EngineCore failed to start",
+    "WorkerProc failed to start",
+    "Engine core initialization failed",
+    "Engine process failed to start",
+    "WorkerProc initialization failed",
+    "Starting to load model",
+    "Initializing a",
+)
+_STOPPING = ("Shutting down", "Received signal", "Received SIGTERM", "Gracefully stopping")
+_SERVING_PLACES = regex.compile(
+    r"(?:async_llm_engine|async_llm|serving\w*|metrics|loggers|dump_input)\.py:"
+)
+
+_STARTUP_FUNCTIONS = frozenset(
+    "load_model get_model load_weights init_device profile_run determine_num_available_blocks "
+    "determine_available_memory capture_model capture _dummy_run _dummy_sampler_run _dummy_pooler_run "
+    "_warm_up_model warm_up_model warmup kernel_warmup compile_or_warm_up_model initialize_kv_cache "
+    "_initialize_kv_caches initialize_from_config initialize_cache _init_cache_engine init_cache_engine "
+    "wait_for_engine_startup launch_core_engines create_engine_config create_model_config from_engine_args "
+    "from_vllm_config _init_executor _allocate_kv_cache _allocate_kv_cache_tensors get_kv_cache_configs "
+    "make_async_mp_client profile_cudagraph_memory init_worker_distributed_environment init_distributed_environment "
+    "__post_init__ get_config".split()
+)
+_SERVING_FUNCTIONS = frozenset(
+    "run_busy_loop _process_engine_step step step_with_batch_queue step_async engine_step run_engine_loop "
+    "output_handler run_asgi execute_model sample_tokens _model_forward generate worker_busy_loop run_engine".split()
+)
+_QUANTIZED_PATH = regex.compile(
+    r"/quantization/(?!kv_cache)|(?:awq|gptq|marlin|bitsandbytes|gguf|modelopt|compressed_tensors|fp8_utils|cutlass_w8a8)[\w]*\.py"
+)
+_QUANTIZED_FUNCTION = regex.compile(r"(?:awq|gptq|marlin|exl|aqlm|nvfp4|mxfp4|w8a8|w4a16)_")
+
+
+@dataclass(slots=True)
+class Run:
+    """One server run while its log is being read."""
+
+    source: str
+    first_line: int
+    container: str | None = None
+    version: str | None = None
+    engine: str | None = None
+    model: str | None = None
+    arguments: dict[str, Value] = field(default_factory=dict)
+    config: dict[str, Value] = field(default_factory=dict)
+    command: str | None = None
+    all_arguments: bool = False
+    phase: Phase | None = None
+    was_serving: bool = False
+    has_banner: bool = False
+    torch_version: str | None = None
+    devices: int | None = None
+    kv_cache_tokens: int | None = None
+    first_seen: str | None = None
+    last_seen: str | None = None
+    last_answer: int = 0
+    last_ready: int = 0
+    lines: int = 0
+    index: int = 0
+
+    @property
+    def quantization(self) -> str | None:
+        """The quantization method that the arguments or the engine's config name."""
+        for values in (self.arguments, self.config):
+            value = values.get("quantization")
+            if isinstance(value, str) and value not in ("None", ""):
+                return value
+        return None
+
+    def info(self, restarts: int = 0) -> RunInfo:
+        """The run as a report shows it."""
+        engine = self.engine
+        return RunInfo(
+            vllm_version=self.version,
+            engine="v0" if engine == "v0" else "v1" if engine == "v1" else None,
+            model=self.model,
+            arguments=dict(self.arguments),
+            phase=self.phase,
+            torch_version=self.torch_version,
+            devices=self.devices,
+            kv_cache_tokens=self.kv_cache_tokens,
+            source=self.source,
+            first_line=self.first_line,
+            first_seen=self.first_seen,
+            last_seen=self.last_seen,
+            restarts=restarts,
+        )
+
+
+def phase_of(frames: tuple[tuple[str, int, str], ...], place: str | None) -> Phase | None:
+    """Tell from a traceback's functions, else from the printing module, what the server did."""
+    functions = {frame[2] for frame in frames}
+    if functions & _STARTUP_FUNCTIONS:
+        return Phase.STARTUP
+    if functions & _SERVING_FUNCTIONS:
+        return Phase.SERVING
+    if place is not None and _SERVING_PLACES.search(place):
+        return Phase.SERVING
+    return None
+
+
+def quantized_by(frames: tuple[tuple[str, int, str], ...]) -> str | None:
+    """The quantization code that a traceback passes through, by its file's or function's name."""
+    for file, _, function in reversed(frames):
+        if _QUANTIZED_PATH.search(file):
+            return file.rpartition("/")[2].removesuffix(".py")
+        if _QUANTIZED_FUNCTION.match(function):
+            return function.partition("_")[0]
+    return None
+
+
+class Runs:
+    """Follows the runs of all inputs."""
+
+    def __init__(self) -> None:
+        self.all: list[Run] = []
+        self._current: dict[tuple[str, str | None], Run] = {}
+
+    def current(self, line: Line) -> Run:
+        """The run that a line belongs to."""
+        key = (line.source, line.container)
+        run = self._current.get(key)
+        if run is None:
+            run = self._start(line)
+        return run
+
+    def _start(self, line: Line) -> Run:
+        run = Run(line.source, line.number, line.container, index=len(self.all))
+        self.all.append(run)
+        self._current[line.source, line.container] = run
+        return run
+
+    def feed(self, line: Line) -> Run:
+        """Take one line and give its run."""
+        run = self.current(line)
+        text = line.text
+        if line.origin is Origin.ACCESS:
+            self._access(run, line)
+        elif line.origin is not Origin.LOG:
+            run.phase = Phase.SERVING
+            run.was_serving = True
+        elif line.level is not Level.DEBUG:
+            run = self._log(run, line, text)
+        if line.time is not None:
+            run.first_seen = run.first_seen or line.time
+            run.last_seen = line.time
+        run.lines += 1
+        return run
+
+    @staticmethod
+    def _access(run: Run, line: Line) -> None:
+        found = _POST.search(line.text)
+        if found is None and not _OK.search(line.text):
+            return
+        if run.phase is not Phase.SHUTDOWN:
+            run.phase = Phase.SERVING
+        run.was_serving = True
+        if found is not None and found[1] == "2":
+            run.last_answer = line.number
+
+    def _log(self, run: Run, line: Line, text: str) -> Run:
+        if "version" in text or "rgs: " in text or "args:" in text:
+            run = self._banner(run, line, text)
+        if "█" in text:
+            found = _LOGO_MODEL.search(text)
+            if found:
+                run.model = run.model or found[1].strip()
+        if "LLM engine" in text:
+            run = self._engine(run, line, text)
+        if "vllm serve " in text or "openai.api_server " in text:
+            self._command(run, text)
+        self._sizes(run, text)
+        self._phase(run, line, text)
+        return run
+
+    def _banner(self, run: Run, line: Line, text: str) -> Run:
+        found = _BANNER.search(text) or (_LOGO.search(text) if "█" in text else None)
+        if found is not None:
+            if run.has_banner or run.was_serving:
+                run = self._start(line)
+            run.version = found[1]
+            run.has_banner = True
+            run.phase = Phase.STARTUP
+        if "non-default args: {" in text:
+            run.arguments.update(_pairs(text[:_MAX_ARGUMENTS_TEXT].partition("args: {")[2]))
+        elif "args: Namespace(" in text:
+            if run.arguments and not run.has_banner:
+                run = self._start(line)
+            run.has_banner = True
+            run.all_arguments = True
+            pairs = _pairs(text[:_MAX_ARGUMENTS_TEXT].partition("Namespace(")[2])
+            run.arguments.update(
+                {name: value for name, value in pairs.items() if value not in (None, False, "", [])}
+            )
+        else:
+            return run
+        model = run.arguments.get("model_tag") or run.arguments.get("model")
+        run.model = run.model or (model if isinstance(model, str) else None)
+        run.phase = run.phase or Phase.STARTUP
+        return run
+
+    def _engine(self, run: Run, line: Line, text: str) -> Run:
+        found = _ENGINE.search(text)
+        if found is None:
+            dumped = _DUMPED.search(text)
+            if dumped is None:
+                return run
+            run.version = run.version or dumped[2]
+            run.engine = "v1"
+            self._config(run, text[dumped.end() :])
+            return run
+        if run.was_serving:
+            run = self._start(line)
+        run.version = run.version or found[2]
+        run.engine = found[1].lower() if found[1] else run.engine or "v0"
+        run.phase = Phase.STARTUP
+        self._config(run, text[found.end() :])
+        return run
+
+    @staticmethod
+    def _config(run: Run, text: str) -> None:
+        for name, value in _CONFIG_FIELD.findall(text[:_MAX_ARGUMENTS_TEXT]):
+            run.config.setdefault(name, _value(value))
+        model = run.config.get("model")
+        run.model = run.model or (model if isinstance(model, str) else None)
+
+    @staticmethod
+    def _command(run: Run, text: str) -> None:
+        found = _COMMAND.search(text[:_MAX_ARGUMENTS_TEXT])
+        if found is None or "{" in found[1][:20] or "`" in text[: found.start() + 1]:
+            return
+        rest = found[1]
+        first = rest.split(None, 1)[0].strip("'\"")
+        if not first.startswith("-") and run.model is None and "/" in first:
+            run.model = first
+        for name, value in _FLAG.findall(rest):
+            run.arguments.setdefault(name.replace("-", "_"), _value(value) if value else True)
+
+    @staticmethod
+    def _sizes(run: Run, text: str) -> None:
+        if "KV cache size: " in text:
+            found = _KV_TOKENS.search(text)
+            if found:
+                run.kv_cache_tokens = int(found[1].replace(",", ""))
+        elif " blocks: " in text and run.kv_cache_tokens is None:
+            found = _KV_BLOCKS.search(text)
+            block = run.config.get("block_size")
+            if found:
+                run.kv_cache_tokens = int(found[1]) * (block if isinstance(block, int) else 16)
+        elif "world size " in text:
+            found = _WORLD.search(text)
+            if found:
+                run.devices = max(run.devices or 0, min(int(found[1]), 1_000_000))
+        elif "torch" in text:
+            found = _TORCH.search(text)
+            if found:
+                run.torch_version = run.torch_version or found[1]
+
+    @staticmethod
+    def _phase(run: Run, line: Line, text: str) -> None:
+        if text.startswith(_READY):
+            run.phase = Phase.SERVING
+            run.was_serving = True
+            if text.startswith(("Application startup complete", "Uvicorn running")):
+                run.last_ready = line.number
+        elif text.startswith(_STOPPING):
+            if run.phase is Phase.SERVING:
+                run.phase = Phase.SHUTDOWN
+        elif run.phase is None and text.startswith(_STARTING):
+            run.phase = Phase.STARTUP
+
+
+def _value(text: str) -> Value:
+    if text[:1] in "'\"":
+        return text[1:-1]
+    if text in ("None", "True", "False"):
+        return {"None": None, "True": True, "False": False}[text]
+    if text.startswith("["):
+        return [a or b or c for a, b, c in _ITEM.findall(text)]
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _pairs(text: str) -> dict[str, Value]:
+    return {name: _value(value) for name, value in _PAIR.findall(text)}
+
+
+def number(values: Mapping[str, Value], name: str) -> float | None:
+    """A numeric argument; None when it is not there or is no number."""
+    value = values.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return value

@@ -1,0 +1,128 @@
+"""Tracebacks: which lines are frames, source, marks and exceptions, and what they say."""
+
+from enum import Enum, auto
+from typing import NamedTuple
+
+import regex
+
+
+class Frame(NamedTuple):
+    """A frame of a traceback; `file` starts at the package's folder."""
+
+    file: str
+    line: int
+    function: str
+
+
+class Part(Enum):
+    """What a line is to a traceback."""
+
+    HEADER = auto()
+    FRAME = auto()
+    SOURCE = auto()
+    EXCEPTION = auto()
+    CAUSE = auto()
+    CONTEXT = auto()
+    BLANK = auto()
+    OTHER = auto()
+
+
+HEADER = "Traceback (most recent call last)"
+_CAUSE = "The above exception was the direct cause of the following exception:"
+_CONTEXT = "During handling of the above exception, another exception occurred:"
+
+_FRAME = regex.compile(r'\s*File "(?P<file>[^"\n]{1,500})", line (?P<line>\d+)(?:, in (?P<function>.{1,200}))?')
+_RICH_FRAME = regex.compile(r"\s*(?P<file>(?:/|[A-Z]:\\)\S{1,500}\.py)(?::(?P<line>\d+))? in (?P<function>[\w<>.]+)")
+_MARKS = regex.compile(r"\s*[~^]{1,}[\s~^]*$")
+_NUMBERED = regex.compile(r"\s*(?:[-❱>]+ ?)?\d+ ")
+_FOLDED = regex.compile(r"\s*(?:\.\.\.<\d+ lines>\.\.\.|\[Previous line repeated \d+ more times?\]|[│└├] ?)")
+_EXCEPTION = regex.compile(
+    r"(?P<name>(?:[A-Za-z_]\w*\.)*(?:Exception|Error|[A-Za-z_]\w*"
+    r"(?:Error|Exception|Exit|Interrupt|Warning|Timeout|Failure|Unavailable|Expired|Refused|Abort(?:ed)?"
+    r"|OutOfResources|NotSupported|CompilerNotFound|InvalidCxxCompiler|InvalidArgument|NotFound|IsEnabled|StopIteration)))"
+    r"(?:_\w+)?(?=:(?:\s|$)|\s*$)"
+)
+_DOTTED = regex.compile(r"(?P<name>[a-z_]\w*(?:\.[A-Za-z_]\w*)*\.[A-Z]\w*)(?=: |$)")
+_ANY_NAME = regex.compile(r"(?P<name>(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?=: |$)")
+_RAISE = regex.compile(r"\s*raise (?P<name>[A-Za-z_][\w.]*)\((?P<rest>.*)")
+_LITERAL = regex.compile(r"""[fFrR]{0,2}(?:"((?:[^"\\]|\\.){0,2000})"|'((?:[^'\\]|\\.){0,2000})')""")
+_PACKAGE = regex.compile(r".*?(?:site-packages|dist-packages)/")
+_CHECKOUT = regex.compile(r".*/(?=(?:vllm|torch|transformers)/)")
+
+
+def exception_name(text: str, *, in_traceback: bool) -> str | None:
+    """The class that an exception line names; None when the line is none.
+
+    Inside a traceback any name in the first column will do; elsewhere it must look like a class.
+    NCCL's own result names continue torch's message.
+    """
+    if not text or not (text[0].isalpha() or text[0] == "_"):
+        return None
+    found = _EXCEPTION.match(text) or _DOTTED.match(text)
+    if found is None and in_traceback:
+        found = _ANY_NAME.match(text)
+    if found is None or found["name"].startswith("nccl"):
+        return None
+    return found[0] if "_" in found[0] and "." in found[0] else found["name"]
+
+
+def frame(text: str) -> Frame | None:
+    """Read a frame line, CPython's or rich's."""
+    if "File " in text:
+        found = _FRAME.match(text)
+    elif ".py" in text:
+        found = _RICH_FRAME.match(text)
+    else:
+        return None
+    if found is None:
+        return None
+    name, line, function = found.group("file", "line", "function")
+    return Frame(shorten(name), int(line or 0), (function or "").strip())
+
+
+def shorten(path: str) -> str:
+    """Cut a path before its package: `vllm/v1/worker/gpu_worker.py`."""
+    path = path.replace("\\", "/")
+    if path.startswith("<"):
+        return path
+    cut = _PACKAGE.match(path) or _CHECKOUT.match(path)
+    return path[cut.end() :] if cut else path
+
+
+def separator(text: str) -> Part | None:
+    """Tell the two sentences that chain exceptions, and the header of a traceback."""
+    if HEADER in text:
+        return Part.HEADER
+    if "The above exception" in text or "During handling" in text:
+        if _CAUSE in text:
+            return Part.CAUSE
+        if _CONTEXT in text:
+            return Part.CONTEXT
+    return None
+
+
+def is_source(text: str, *, flat: bool, just_after_frame: bool) -> bool:
+    """Tell a source line, its marks or a notebook's numbered line inside an open traceback.
+
+    `flat` tracebacks lost their indentation on the way: only the line after a frame is source.
+    """
+    if _MARKS.match(text) or _FOLDED.match(text) or _NUMBERED.match(text):
+        return True
+    if flat:
+        return just_after_frame
+    return text[:2] in ("  ", "\t", "\t\t") or text[:1] == "\t"
+
+
+def raised(source: list[str]) -> tuple[int, str, str] | None:
+    """Find a `raise Class("text" ...)` in source lines: its position, class and joined text.
+
+    What an f-string would fill in stays as its own braces.
+    """
+    for index, text in enumerate(source):
+        found = _RAISE.match(text)
+        if found is None:
+            continue
+        body = " ".join([found["rest"], *(line.strip() for line in source[index + 1 :])])
+        parts = [a or b for a, b in _LITERAL.findall(body)]
+        return index, found["name"], "".join(parts)
+    return None
