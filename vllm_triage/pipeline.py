@@ -1,34 +1,26 @@
 """The road of the data: sources, envelopes, lines, events, matches, incidents, report."""
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from vllm_triage import sources
-from vllm_triage.envelopes import Unwrapper
+from vllm_triage.envelopes import Text, Unwrapper
 from vllm_triage.errors import SourceError
 from vllm_triage.events import Assembler, Event
 from vllm_triage.incidents import Collector, fold
 from vllm_triage.lines import Origin, parse
-from vllm_triage.matches import Match, Matcher, Unknown
+from vllm_triage.matches import Matcher, Unknown
 from vllm_triage.model import Incident, Report, RunInfo, Source
 from vllm_triage.redact import redact as redact_secrets
 from vllm_triage.rules import Catalogue, load
-from vllm_triage.run import Run, Runs
+from vllm_triage.run import Run, Runs, phase_of
+from vllm_triage.sources import Reader, expand
 
 __version__ = "0.1.0"
 
 Progress = Callable[[int], None]
 Stop = Callable[[], bool]
 
-
-@dataclass(slots=True)
-class Read:
-    """What one input gave: its record and, while it is read, its lines."""
-
-    source: Source
-
+_POLL = 512
 
 class Scanner:
     """Reads lines as they come and tells the incidents.
@@ -61,7 +53,7 @@ class Scanner:
         self._position = 0
         self._number = 0
         self._told: set[str] = set()
-        self._sources: list[Source] = []
+        self.sources: list[Source] = []
         self._open(source)
 
     def _open(self, name: str) -> None:
@@ -70,7 +62,6 @@ class Scanner:
         self._bytes = 0
         self._unwrapper = Unwrapper()
         self._assembler = Assembler()
-        self._run_at: dict[tuple[object, ...], Run] = {}
 
     def feed(self, line: str) -> Iterator[Incident]:
         """Take one line; yield the incidents that it completes for the first time."""
@@ -87,15 +78,15 @@ class Scanner:
         for item in self._unwrapper.feed(number, text):
             self._text(item.number, item.text, text if not item.unwrapped else item.text, item)
 
-    def _text(self, number: int, text: str, raw: str, item: object) -> None:
+    def _text(self, number: int, text: str, raw: str, item: Text) -> None:
         for line in parse(
             self._name,
             number,
             text,
             raw=raw,
-            time=getattr(item, "time", None),
-            level=getattr(item, "level", None),
-            container=getattr(item, "container", None),
+            time=item.time,
+            level=item.level,
+            container=item.container,
         ):
             self._runs.feed(line)
             for event in self._assembler.feed(line):
@@ -109,7 +100,8 @@ class Scanner:
             self._collector.add(match)
         elif event.exception is not None and event.origin is Origin.LOG:
             self._position += 1
-            self._collector.add(Unknown(event, run, None, self._position))
+            phase = phase_of(event.frames, event.first.place) or run.phase
+            self._collector.add(Unknown(event, run, phase, self._position))
 
     def end_source(self, source: Source | None = None) -> None:
         """End the current input: flush what is open and keep its record."""
@@ -120,7 +112,7 @@ class Scanner:
         record = source or Source(
             name=self._name, format=self._unwrapper.format, lines=self._number, bytes=self._bytes
         )
-        self._sources.append(record)
+        self.sources.append(record)
 
     def _untold(self) -> Iterator[Incident]:
         incidents, _ = fold(self._collector, self.catalogue, self._redact)
@@ -139,8 +131,114 @@ class Scanner:
         incidents, root = fold(self._collector, self.catalogue, self._redact)
         return Report(
             tool_version=__version__,
-            sources=tuple(self._sources),
+            sources=tuple(self.sources),
             runs=_runs(self._runs.all, self._redact),
             root_cause=root,
             incidents=incidents,
         )
+
+    def read(self, reader: Reader, progress: Progress | None = None, stop: Stop | None = None) -> None:
+        """Take a whole input; `progress` gets the bytes read, `stop` ends it early."""
+        self._open(reader.name)
+        for number, text in reader:
+            self.feed_numbered(number, text)
+            if number % _POLL == 0:
+                if progress is not None:
+                    progress(reader.bytes)
+                if stop is not None and stop():
+                    break
+        self.end_source(
+            Source(
+                name=reader.name,
+                format=self._unwrapper.format,
+                lines=reader.lines,
+                bytes=reader.bytes,
+                truncated_lines=reader.truncated_lines,
+                problem=reader.problem,
+            )
+        )
+
+
+def triage(
+    inputs: str | Path | Sequence[str | Path] | Iterable[str],
+    *,
+    rules: Sequence[Path | str] = (),
+    redact: bool = True,
+) -> Report:
+    """Triage logs and give the whole answer.
+
+    `inputs` is a path, a sequence of paths (files, folders, globs; they are one
+    deployment), or any other iterable of text lines, such as an open file.
+
+    Raises SourceError when none of the inputs can be read, RuleError when a rule folder is wrong.
+    """
+    if isinstance(inputs, str | Path):
+        return triage_paths([inputs], rules=rules, redact=redact)
+    if isinstance(inputs, Sequence):
+        return triage_paths(inputs, rules=rules, redact=redact)
+    scanner = Scanner("<lines>", rules=rules, redact=redact)
+    for number, line in enumerate(inputs, 1):
+        scanner.feed_numbered(number, line.rstrip("\n"))
+    scanner.end_source()
+    return scanner.report()
+
+
+def triage_paths(
+    names: Sequence[str | Path],
+    *,
+    rules: Sequence[Path | str] = (),
+    redact: bool = True,
+    progress: Progress | None = None,
+    stop: Stop | None = None,
+) -> Report:
+    """Triage files, folders, globs and `-` for standard input as one deployment.
+
+    An input that cannot be read appears as a source with a `problem`.
+    Raises SourceError when none can be read, RuleError when a rule folder is wrong.
+    """
+    catalogue = load(rules)
+    expanded = expand(names)
+    scanner = Scanner(redact=redact, catalogue=catalogue)
+    problems = list(expanded.problems)
+    done = 0
+    for path in expanded.paths:
+        try:
+            reader = Reader(path)
+        except SourceError as error:
+            problems.append(str(error))
+            continue
+        before = done
+        scanner.read(reader, (lambda count, base=before: progress(base + count)) if progress else None, stop)
+        done += reader.bytes
+        if stop is not None and stop():
+            break
+    if not scanner.sources:
+        raise SourceError("; ".join(problems) or "no input; name a log file, or - for standard input")
+    for text in problems:
+        scanner.sources.append(Source(name=text.partition(": ")[0], problem=text))
+    return scanner.report()
+
+
+def _runs(found: Sequence[Run], redact: Callable[[str], str]) -> tuple[RunInfo, ...]:
+    """The runs that say something of themselves; a restart with the same arguments is counted."""
+    out: list[RunInfo] = []
+    for run in found:
+        if not (run.has_banner or run.version or run.model or run.was_serving):
+            continue
+        info = run.info()
+        info = info.model_copy(
+            update={
+                "arguments": {
+                    name: redact(f"{name}={value}").partition("=")[2] if isinstance(value, str) else value
+                    for name, value in info.arguments.items()
+                }
+            }
+        )
+        last = out[-1] if out else None
+        if last is not None and (last.source, last.arguments, last.model, last.vllm_version) == (
+            info.source, info.arguments, info.model, info.vllm_version,
+        ):  # fmt: skip
+            out[-1] = last.model_copy(update={"restarts": last.restarts + 1, "last_seen": info.last_seen, "phase": info.phase})
+            continue
+        out.append(info)
+    return tuple(out)

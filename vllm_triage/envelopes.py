@@ -1,0 +1,293 @@
+"""Envelopes: what containers, loggers and terminals put around a printed line, taken off."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import regex
+
+_MAX_PARTIAL = 1_048_576
+_MAX_PARTS = 2_000
+_MAX_DEPTH = 4
+
+_ANSI = regex.compile(
+    r"(?:\x1b|\\x1b|\\u001b|\\033|#033|\^\[)(?:\[[0-9;:?<=>]{0,40}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,300}(?:\x07|\x1b\\|$)|[@-Z\\-_])"
+)
+_LOST_ESCAPE = regex.compile(r"\[\d{1,3}(?:;\d{1,3}){0,4}m")
+_ISO = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
+_CRI = regex.compile(rf"({_ISO}) (stdout|stderr) ([FP])(?: |$)")
+_STAMP = regex.compile(rf"({_ISO})(?: |$)")
+_HOST_PROGRAM = regex.compile(r"[\w.-]{1,80} ([\w./-]{1,60}(?:\[\d+\])?): ?")
+_STDERR = regex.compile(
+    r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d+)?) \| (?:DEBUG|INFO|WARNING|ERROR|CRITICAL) +\| (stderr|stdout) \| ?"
+)
+_SYSLOG = regex.compile(
+    r"(?:<\d{1,3}>)?([A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) ([\w.:-]{1,80}) ([\w./-]{1,60}(?:\[\d+\])?): ?"
+)
+_SYSLOG_5424 = regex.compile(
+    r"<\d{1,3}>1 (\S{1,64}) (\S{1,255}) (\S{1,64}) (\S{1,128}) \S{1,64} (?:-|(?:\[[^\]]{0,1000}\])+) ?(?:\ufeff)?"
+)
+_KUBECTL = regex.compile(r"\[(?:pod|container)/([^\]\s]{1,200})\] ?")
+_COMPOSE = regex.compile(r"([a-z0-9][\w.-]{0,80}) +\| ?")
+_STERN = regex.compile(r"([a-z0-9][a-z0-9.-]{0,80}-(?:[a-z0-9]{5}|\d{1,3})) ([a-z][a-z0-9-]{0,40}) ")
+_CLOUD = regex.compile(rf"[A-Z]{{4,9}} ({_ISO}) \[resource\.labels\.[^\]]{{0,200}}\] ")
+_LAUNCHER = regex.compile(r"\[([a-z][\w-]{0,30})\] (?=\(|INFO |ERROR |WARNING |DEBUG |Traceback|  )")
+_GREP = regex.compile(r"\d{1,9}:(?=[^\d\s])")
+_TALOS = regex.compile(r"[\d.]{7,15}: kern: +\w+: \[(\S{10,40})\]: ")
+_PIPE = regex.compile(r" {1,8}\| ")
+_FRAME_EDGE = regex.compile(r"^[│┃║] ?|\s*[│┃║]$")
+
+_MESSAGE_KEYS = ("message", "msg", "log", "text", "MESSAGE", "event", "body", "textPayload", "short_message", "line")
+_TRACE_KEYS = ("exc_info", "exception", "stack_trace", "stacktrace", "traceback", "exc_text", "stack", "error.stack_trace")
+_TIME_KEYS = ("time", "timestamp", "@timestamp", "asctime", "ts", "__REALTIME_TIMESTAMP", "_SOURCE_REALTIME_TIMESTAMP")
+_NAME_KEYS = (
+    "container_name", "CONTAINER_NAME", "pod_name", "pod", "container", "_SYSTEMD_UNIT", "SYSLOG_IDENTIFIER", "host", "hostname",
+)  # fmt: skip
+_LEVEL_KEYS = ("level", "levelname", "log.level")
+
+
+class Text(NamedTuple):
+    """What a process printed, and what the envelope said of it."""
+
+    number: int
+    text: str
+    time: str | None = None
+    stream: str | None = None
+    container: str | None = None
+    level: str | None = None
+    unwrapped: bool = False
+
+
+class Unwrapper:
+    """Takes the envelopes off one input's physical lines; keeps partial lines within bounds."""
+
+    def __init__(self) -> None:
+        self._seen: Counter[str] = Counter()
+        self._partial: dict[str | None, tuple[Text, list[str], int]] = {}
+        self._stern: str | None = None
+
+    @property
+    def format(self) -> str:
+        """The envelope of most lines."""
+        return self._seen.most_common(1)[0][0] if self._seen else "plain"
+
+    def feed(self, number: int, text: str) -> Iterator[Text]:
+        """Take a physical line; give the printed lines that it completes."""
+        if text.endswith("\r"):
+            text = text.rstrip("\r")
+        if "\x1b" in text or "033" in text or "^[" in text or "1b[" in text:
+            text = _ANSI.sub("", text)
+        if "[0m" in text:
+            text = _LOST_ESCAPE.sub("", text)
+        if "\r" in text:
+            parts = [part for part in text.split("\r") if part][-64:]
+            for part in parts:
+                yield from self._unwrap(Text(number, part), 0)
+            return
+        yield from self._unwrap(Text(number, text), 0)
+
+    def close(self) -> Iterator[Text]:
+        """Give what partial lines hold."""
+        for first, parts, _ in self._partial.values():
+            yield from self._unwrap(first._replace(text="".join(parts)), 1)
+        self._partial.clear()
+
+    def _unwrap(self, item: Text, depth: int) -> Iterator[Text]:
+        text = item.text
+        first = text[:1]
+        if not first or depth > _MAX_DEPTH:
+            yield item
+            return
+        if first == "{" and text.rstrip().endswith("}"):
+            record = _json(text)
+            if record is not None:
+                yield from self._record(item, record, depth)
+                return
+        if first.isdigit():
+            inner = self._digits(item)
+        elif first in "[<" or first.isupper():
+            inner = self._marked(item)
+        elif first.islower():
+            inner = self._named(item)
+        elif first in " │┃║":
+            inner = self._framed(item)
+        else:
+            inner = None
+        if inner is None:
+            if "\\n" in text and ("Traceback (most recent call last):\\n" in text or '\\n  File \\"' in text):
+                yield from self._split(item, text.replace('\\"', '"').split("\\n"), depth)
+                return
+            self._seen["plain"] += depth == 0
+            yield item
+            return
+        name, wrapped = inner
+        self._seen[name] += 1
+        if name == "cri":
+            yield from self._cri(wrapped, is_partial=text[len(wrapped.time or "") + 8] == "P", depth=depth)
+            return
+        yield from self._unwrap(wrapped, depth + 1)
+
+    def _cri(self, item: Text, *, is_partial: bool, depth: int) -> Iterator[Text]:
+        held = self._partial.pop(item.stream, None)
+        if held is None and not is_partial:
+            yield from self._unwrap(item, depth + 1)
+            return
+        first, parts, size = held or (item, [], 0)
+        parts.append(item.text)
+        size += len(item.text)
+        if is_partial and size < _MAX_PARTIAL:
+            self._partial[item.stream] = (first, parts, size)
+            return
+        yield from self._unwrap(first._replace(text="".join(parts)), depth + 1)
+
+    @staticmethod
+    def _digits(item: Text) -> tuple[str, Text] | None:
+        text = item.text
+        found = _CRI.match(text)
+        if found:
+            return "cri", item._replace(text=text[found.end() :], time=found[1], stream=found[2])
+        found = _STAMP.match(text)
+        if found:
+            rest = text[found.end() :]
+            host = _HOST_PROGRAM.match(rest)
+            if host and ("[" in host[1] or host[1] == "kernel"):
+                return "syslog", item._replace(text=rest[host.end() :], time=found[1], container=host[1])
+            return "timestamp", item._replace(text=rest, time=found[1])
+        found = _STDERR.match(text)
+        if found:
+            return "stderr", item._replace(text=text[found.end() :], time=found[1], stream=found[2])
+        found = _GREP.match(text)
+        if found:
+            return "grep", item._replace(text=text[found.end() :])
+        found = _TALOS.match(text)
+        if found:
+            return "talos", item._replace(text=text[found.end() :], time=found[1])
+        return None
+
+    @staticmethod
+    def _marked(item: Text) -> tuple[str, Text] | None:
+        text = item.text
+        if text[0] == "[":
+            found = _KUBECTL.match(text)
+            if found:
+                return "kubectl", item._replace(text=text[found.end() :], container=found[1])
+            found = _LAUNCHER.match(text)
+            if found:
+                return "launcher", item._replace(text=text[found.end() :])
+            return None
+        if text[0] == "<":
+            found = _SYSLOG_5424.match(text)
+            if found:
+                name = f"{found[3]}[{found[4]}]"
+                return "syslog", item._replace(text=text[found.end() :], time=found[1], container=name)
+        if text[3:4] == " " or text[0] == "<":
+            found = _SYSLOG.match(text)
+            if found:
+                return "syslog", item._replace(text=text[found.end() :], time=found[1], container=found[3])
+        if "[resource.labels." in text[:60]:
+            found = _CLOUD.match(text)
+            if found:
+                return "cloud", item._replace(text=text[found.end() :], time=found[1])
+        return None
+
+    def _named(self, item: Text) -> tuple[str, Text] | None:
+        text = item.text
+        if "|" in text[:90]:
+            found = _COMPOSE.match(text)
+            if found:
+                return "compose", item._replace(text=text[found.end() :], container=found[1])
+        found = _STERN.match(text)
+        if found:
+            name = f"{found[1]}/{found[2]}"
+            is_same, self._stern = name == self._stern, name
+            if is_same:
+                return "stern", item._replace(text=text[found.end() :], container=name)
+        return None
+
+    @staticmethod
+    def _framed(item: Text) -> tuple[str, Text] | None:
+        text = item.text
+        if text[0] == " ":
+            found = _PIPE.match(text)
+            return ("pipe", item._replace(text=text[found.end() :])) if found else None
+        return "frame", item._replace(text=_FRAME_EDGE.sub("", text))
+
+    def _split(self, item: Text, parts: list[str], depth: int) -> Iterator[Text]:
+        self._seen["escaped"] += depth == 0
+        for part in parts[:_MAX_PARTS]:
+            yield item._replace(text=part.rstrip("\r"), unwrapped=True)
+
+    def _record(self, item: Text, record: Mapping[str, object], depth: int) -> Iterator[Text]:
+        name, message, traces = _message(record)
+        if message is None and not traces:
+            self._seen["plain"] += depth == 0
+            yield item
+            return
+        self._seen[name] += 1
+        level = _first(record, _LEVEL_KEYS) if name == "ndjson" else None
+        base = item._replace(
+            time=_first(record, _TIME_KEYS) or item.time,
+            stream=_first(record, ("stream",)) or item.stream,
+            container=_container(record) or item.container,
+            level=level or item.level,
+            unwrapped=True,
+        )
+        process, pid = record.get("processName"), record.get("process")
+        prefix = f"({process} pid={pid}) " if isinstance(process, str) and isinstance(pid, int) else ""
+        for block in ([message] if message is not None else []) + traces:
+            rows = block.rstrip("\n").split("\n")[:_MAX_PARTS]
+            for row in rows:
+                yield from self._unwrap(base._replace(text=prefix + row.rstrip("\r")), depth + 1)
+
+
+def _json(text: str) -> Mapping[str, object] | None:
+    try:
+        record = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return record if isinstance(record, dict) else None
+
+
+def _message(record: Mapping[str, object]) -> tuple[str, str | None, list[str]]:
+    if "__REALTIME_TIMESTAMP" in record or "_SYSTEMD_UNIT" in record:
+        name = "journald"
+    elif isinstance(record.get("log"), str) and ("stream" in record or "time" in record):
+        name = "docker"
+    else:
+        name = "ndjson"
+    message: str | None = None
+    for key in _MESSAGE_KEYS:
+        value = record.get(key)
+        if isinstance(value, str):
+            message = value
+            break
+        if isinstance(value, list) and value and all(isinstance(one, int) and 0 <= one < 256 for one in value):
+            message = bytes(value).decode("utf-8", "replace")
+            break
+    if message is None:
+        for key in ("jsonPayload", "record", "log", "data"):
+            inner = record.get(key)
+            if isinstance(inner, dict):
+                value = inner.get("message")
+                message = value if isinstance(value, str) else None
+                break
+    traces = [value for key in _TRACE_KEYS if isinstance(value := record.get(key), str) and "\n" in value]
+    return name, message, traces
+
+
+def _first(record: Mapping[str, object], keys: tuple[str, ...]) -> str | None:
+    for key in keys:
+        value = record.get(key)
+        if isinstance(value, str) and value:
+            return value[:64]
+    return None
+
+
+def _container(record: Mapping[str, object]) -> str | None:
+    kubernetes = record.get("kubernetes")
+    if isinstance(kubernetes, dict):
+        pod = _first(kubernetes, ("pod_name",))
+        if pod:
+            return f"{pod}/{_first(kubernetes, ('container_name',)) or ''}".rstrip("/")
+    return _first(record, _NAME_KEYS)

@@ -1,0 +1,278 @@
+"""Sources: files, folders, globs and standard input as physical lines in bounded memory."""
+
+import bz2
+import codecs
+import difflib
+import gzip
+import io
+import lzma
+import stat
+import sys
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from glob import glob
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from vllm_triage.errors import SourceError
+
+CHUNK = 262_144
+MAX_LINE = 1_048_576
+STDIN = "<stdin>"
+_SNIFF = 8192
+
+_MAGIC = (
+    (b"\x1f\x8b", "gzip"),
+    (b"BZh", "bzip2"),
+    (b"\xfd7zXZ\x00", "xz"),
+    (b"\x28\xb5\x2f\xfd", "zstd"),
+)
+_BOMS = ((b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
+_BROKEN = (EOFError, OSError, zlib.error, lzma.LZMAError)
+
+
+class Expanded(NamedTuple):
+    """The inputs that names stand for, and a sentence for each name that stands for none."""
+
+    paths: tuple[Path | None, ...]
+    problems: tuple[str, ...]
+
+
+def shown(path: Path | str) -> str:
+    """A file's name as it can be printed."""
+    return str(path).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def expand(names: Sequence[str | Path]) -> Expanded:
+    """Turn files, folders, globs and `-` (None: standard input) into inputs, each once."""
+    paths: list[Path | None] = []
+    problems: list[str] = []
+    for name in names:
+        try:
+            found = _expand(name)
+        except SourceError as error:
+            problems.append(str(error))
+            continue
+        paths += [path for path in found if path not in paths]
+    return Expanded(tuple(paths), tuple(problems))
+
+
+def _expand(name: str | Path) -> list[Path | None]:
+    if str(name) == "-":
+        return [None]
+    path = Path(name)
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        matched = sorted(glob(str(name), recursive=True)) if isinstance(name, str) else []
+        if matched:
+            return [Path(one) for one in matched if Path(one).is_file()]
+        raise SourceError(_missing(path)) from None
+    except OSError as error:
+        message = f"{shown(path)}: cannot be opened: {error.strerror or error}; check the path and its permissions"
+        raise SourceError(message) from None
+    if stat.S_ISDIR(mode):
+        return _folder(path)
+    return [path]
+
+
+def _missing(path: Path) -> str:
+    near: list[str] = []
+    if path.parent.is_dir():
+        try:
+            near = difflib.get_close_matches(path.name, [one.name for one in path.parent.iterdir()], 3, 0.6)
+        except OSError:
+            near = []
+    hint = f"did you mean {', '.join(near)}?" if near else "check the path"
+    return f"{shown(path)}: no such file; {hint}"
+
+
+def _folder(root: Path) -> list[Path | None]:
+    found: list[Path | None] = []
+    try:
+        # Path.walk is new in 3.12; symbolic links are not followed, so no loop can arise.
+        inside = sorted(path for path in root.rglob("*") if not path.is_symlink() or path.is_file())
+    except OSError as error:
+        message = f"{shown(root)}: cannot be listed: {error.strerror or error}; check its permissions"
+        raise SourceError(message) from None
+    for path in inside:
+        try:
+            if path.is_file() and not path.name.startswith(".") and _is_text(path):
+                found.append(path)
+        except OSError:
+            found.append(path)
+    if not found:
+        message = f"{shown(root)}: no logs in this folder; name a file, or a folder that holds text or compressed logs"
+        raise SourceError(message)
+    return found
+
+
+def _is_text(path: Path) -> bool:
+    with path.open("rb") as file:
+        head = file.read(_SNIFF)
+    return bool(head) and (not _is_binary(head) or any(head.startswith(magic) for magic, _ in _MAGIC))
+
+
+def _is_binary(head: bytes) -> bool:
+    if head.startswith((b"\xff\xfe", b"\xfe\xff", b"\xef\xbb\xbf")):
+        return False
+    odd = sum(head.count(byte) for byte in _CONTROL)
+    return head.count(0) * 10 > len(head) or odd * 4 > len(head)
+
+
+_CONTROL = tuple(bytes([code]) for code in (*range(1, 7), *range(14, 27), 127))
+
+
+class Reader:
+    """The physical lines of one input, numbered from 1 as LF counts them.
+
+    A line over 1 MiB is cut and counted. What cannot be read further ends the lines and
+    sets `problem` to one sentence. Raises SourceError when nothing can be read at all.
+    """
+
+    def __init__(self, path: Path | None, *, stream: IO[bytes] | None = None) -> None:
+        self.name = STDIN if path is None else shown(path)
+        self.lines = 0
+        self.bytes = 0
+        self.truncated_lines = 0
+        self.problem: str | None = None
+        self._raw = stream if stream is not None else _open(path)
+        self._chunks = self._read()
+        self._first = next(self._chunks, b"")
+        if _is_binary(self._first[:_SNIFF]):
+            self._raw.close()
+            message = f"{self.name}: looks like a binary file, not a log; name the text log, or its .gz, .bz2, .xz or .zst"
+            raise SourceError(message)
+
+    def _read(self) -> Iterator[bytes]:
+        head = self._some(self._raw)
+        try:
+            stream = _decompressed(head, self._raw, self.name)
+        except SourceError:
+            self._raw.close()
+            raise
+        while True:
+            try:
+                chunk = self._some(stream)
+            except _BROKEN as error:
+                reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+                self.problem = f"{self.name}: could be read only as far as line {self.lines + 1}: {reason or type(error).__name__}"
+                return
+            if not chunk:
+                return
+            self.bytes += len(chunk)
+            yield chunk
+
+    @staticmethod
+    def _some(stream: IO[bytes]) -> bytes:
+        read1 = getattr(stream, "read1", None)
+        data = read1(CHUNK) if read1 is not None else stream.read(CHUNK)
+        return data or b""
+
+    def __iter__(self) -> Iterator[tuple[int, str]]:
+        try:
+            yield from self._split()
+        finally:
+            if self._raw is not sys.stdin.buffer:
+                self._raw.close()
+
+    def _split(self) -> Iterator[tuple[int, str]]:
+        encoding = next((name for bom, name in _BOMS if self._first.startswith(bom)), None)
+        chunks = self._all()
+        if encoding:
+            chunks = _recoded(chunks, encoding)
+        rest = b""
+        is_cut = False
+        for chunk in chunks:
+            parts = chunk.split(b"\n")
+            parts[0] = rest + parts[0]
+            rest = parts.pop()
+            for part in parts:
+                if is_cut:
+                    is_cut = False
+                    continue
+                yield self._line(part)
+            if is_cut:
+                rest = b""
+            elif len(rest) > MAX_LINE:
+                yield self._line(rest)
+                is_cut, rest = True, b""
+        if rest and not is_cut:
+            yield self._line(rest)
+
+    def _all(self) -> Iterator[bytes]:
+        if self._first:
+            yield self._first.removeprefix(b"\xef\xbb\xbf")
+        yield from self._chunks
+
+    def _line(self, data: bytes) -> tuple[int, str]:
+        self.lines += 1
+        if len(data) > MAX_LINE:
+            self.truncated_lines += 1
+            data = data[:MAX_LINE]
+        text = data.decode("utf-8", "replace")
+        if "\x00" in text:
+            text = text.replace("\x00", "")
+        return self.lines, text
+
+
+def _open(path: Path | None) -> IO[bytes]:
+    if path is None:
+        return sys.stdin.buffer
+    try:
+        return path.open("rb")
+    except OSError as error:
+        message = f"{shown(path)}: cannot be read: {error.strerror or error}; check its permissions"
+        raise SourceError(message) from None
+
+
+class _Joined(io.RawIOBase):
+    """Bytes already read, then the rest of a stream that cannot seek."""
+
+    def __init__(self, head: bytes, rest: IO[bytes]) -> None:
+        self._head = head
+        self._rest = rest
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: "memoryview | bytearray") -> int:  # type: ignore[override]
+        data = self._head or Reader._some(self._rest)
+        count = min(len(buffer), len(data))
+        buffer[:count] = data[:count]
+        self._head = data[count:]
+        return count
+
+
+def _decompressed(head: bytes, rest: IO[bytes], name: str) -> IO[bytes]:
+    joined = io.BufferedReader(_Joined(head, rest), CHUNK)
+    kind = next((kind for magic, kind in _MAGIC if head.startswith(magic)), None)
+    if kind == "gzip":
+        return gzip.GzipFile(fileobj=joined)  # type: ignore[return-value]
+    if kind == "bzip2":
+        return bz2.BZ2File(joined)  # type: ignore[return-value]
+    if kind == "xz":
+        return lzma.LZMAFile(joined)  # type: ignore[return-value]
+    if kind == "zstd":
+        return _zstd(joined, name)
+    return joined
+
+
+def _zstd(stream: IO[bytes], name: str) -> IO[bytes]:
+    try:
+        from compression import zstd  # type: ignore[import-not-found,unused-ignore]  # noqa: PLC0415 - Python 3.14
+    except ImportError:
+        try:
+            from backports import zstd  # type: ignore[import-not-found,unused-ignore,no-redef]  # noqa: PLC0415 - the extra
+        except ImportError:
+            message = f'{name}: is zstd-compressed; install the reader with: pip install "vllm-triage[zst]"'
+            raise SourceError(message) from None
+    opened: IO[bytes] = zstd.ZstdFile(stream)
+    return opened
+
+
+def _recoded(chunks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
+    decoder = codecs.getincrementaldecoder(encoding)("replace")
+    for chunk in chunks:
+        yield decoder.decode(chunk).encode("utf-8", "replace")
+    yield decoder.decode(b"", True).encode("utf-8", "replace")
