@@ -1,6 +1,223 @@
-"""stub"""
+"""The command: options in, exit code out; the only module that speaks to the terminal."""
+
+import json
+import os
+import shutil
 import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from vllm_triage import __version__
+from vllm_triage.errors import TriageError
+from vllm_triage.kinds import Severity
+from vllm_triage.model import Report
 from vllm_triage.pipeline import triage_paths
-def main():
-    r=triage_paths([a for a in sys.argv[1:] if not a.startswith("--") and a!="json"])
-    print(r.model_dump_json()); sys.exit(0)
+from vllm_triage.reports import FORMATS, explain, kinds, text
+from vllm_triage.rule_check import check
+from vllm_triage.rules import load
+
+NAME = "vllm-triage"
+FOUND = 1
+FAILED = 2
+INTERRUPTED = 130
+_DEFAULT = "triage "
+_HELP = {"help_option_names": ["-h", "--help"]}
+
+_rules = click.option(
+    "--rules", "rules", metavar="FOLDER", multiple=True, help="Add or replace rules from AREA/KIND.toml files."
+)
+
+
+class _Default(click.Command):
+    """The command that runs when no subcommand is named."""
+
+    def get_usage(self, ctx: click.Context) -> str:
+        return f"Usage: {NAME} [OPTIONS] [LOG]..."
+
+
+class _Group(click.Group):
+    """Anything that is no subcommand is a log to triage."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args or (args[0] not in self.commands and args[0] not in ("-h", "--help", "--version")):
+            args = [_DEFAULT, *args]
+        return super().parse_args(ctx, args)
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        default = self.commands[_DEFAULT]
+        formatter.write_usage(NAME, "[OPTIONS] [LOG]...")
+        default.format_help_text(ctx, formatter)
+        default.format_options(ctx, formatter)
+        rows = [
+            (name, command.get_short_help_str(60)) for name, command in self.commands.items() if not command.hidden
+        ]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+        formatter.write_paragraph()
+        formatter.write_text(
+            "Exit code: 0 nothing found, 1 incidents found, 2 could not run. "
+            f"A log named like a command: {NAME} ./kinds"
+        )
+
+
+@click.group(cls=_Group, context_settings=_HELP, invoke_without_command=False)
+@click.version_option(__version__, prog_name=NAME)
+def main_group() -> None:
+    """Say what broke in a vLLM log, show the proof, give the fix steps."""
+
+
+@main_group.command(_DEFAULT, cls=_Default, hidden=True, context_settings=_HELP)
+@click.argument("logs", nargs=-1, metavar="[LOG]...", type=click.Path(path_type=str))
+@click.option("--format", "-f", "form", type=click.Choice(list(FORMATS)), default="text", show_default=True)
+@click.option(
+    "--fail-on",
+    type=click.Choice([*(severity.value for severity in Severity), "never"]),
+    default="degraded",
+    show_default=True,
+    help="The least severity that makes the exit code 1.",
+)
+@click.option("--all", "every", is_flag=True, help="Show every incident in full, not just the root cause.")
+@click.option("--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="Write to a file.")
+@_rules
+@click.option("--no-redact", is_flag=True, help="Keep tokens, keys and passwords in the output.")
+@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True)
+def triage_command(
+    logs: tuple[str, ...],
+    form: str,
+    fail_on: str,
+    *,
+    every: bool,
+    output: Path | None,
+    rules: tuple[str, ...],
+    no_redact: bool,
+    color: str,
+) -> int:
+    """Say what broke in vLLM logs, show the lines that prove it, give the fix steps.
+
+    LOG is a file, a folder, a glob or - for standard input; compressed files are read as they are.
+    Several logs are one deployment.
+    """
+    if not logs:
+        if sys.stdin.isatty():
+            raise click.UsageError(f"no log given: {NAME} pod.log, or kubectl logs POD | {NAME}")
+        logs = ("-",)
+    was_interrupted: list[bool] = []
+    report = triage_paths(
+        logs,
+        rules=rules,
+        redact=not no_redact,
+        progress=_progress(),
+        interrupted=lambda: was_interrupted.append(True),
+    )
+    _write(_rendered(report, form, every=every, color=color, to_file=output is not None), output)
+    problems = [source.problem for source in report.sources if source.problem]
+    for problem in problems:
+        click.echo(f"{NAME}: {problem}", err=True)
+    if was_interrupted:
+        return INTERRUPTED
+    if problems:
+        return FAILED
+    return _exit_code(report, fail_on)
+
+
+def _rendered(report: Report, form: str, *, every: bool, color: str, to_file: bool) -> str:
+    if form != "text":
+        return FORMATS[form](report)
+    is_terminal = sys.stdout.isatty() and not to_file
+    colour = color == "always" or (color == "auto" and is_terminal and not os.environ.get("NO_COLOR"))
+    width = shutil.get_terminal_size().columns if is_terminal else 80
+    return text.render(report, width=width, colour=colour, every=every)
+
+
+def _write(content: str, output: Path | None) -> None:
+    if output is None:
+        click.echo(content, nl=False, color=True)
+        return
+    try:
+        output.write_text(content, "utf-8")
+    except OSError as error:
+        message = f"{output}: cannot be written: {error.strerror}; choose another file"
+        raise TriageError(message) from error
+
+
+def _exit_code(report: Report, fail_on: str) -> int:
+    if fail_on == "never" or report.worst is None:
+        return 0
+    order = [severity.value for severity in Severity]
+    return FOUND if order.index(report.worst.value) <= order.index(fail_on) else 0
+
+
+def _progress() -> Callable[[int], None] | None:
+    """A line on a terminal's stderr for work over a second."""
+    if not sys.stderr.isatty():
+        return None
+    start = last = time.monotonic()
+
+    def show(count: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - start > 1 and now - last > 0.2:
+            last = now
+            click.echo(f"\r{count / 1e6:,.0f} MB read, {now - start:.0f} s\x1b[K\r", nl=False, err=True)
+
+    return show
+
+
+@main_group.command("explain", context_settings=_HELP)
+@click.argument("name", metavar="KIND|TOPIC")
+@click.option("--vllm", metavar="VERSION", help="Show the steps for this vLLM release.")
+@_rules
+def explain_command(name: str, vllm: str | None, rules: tuple[str, ...]) -> int:
+    """Show what a kind means and its steps, or a reference topic."""
+    click.echo(explain(name, load(rules), vllm), nl=False)
+    return 0
+
+
+@main_group.command("kinds", context_settings=_HELP)
+@_rules
+def kinds_command(rules: tuple[str, ...]) -> int:
+    """List all kinds and topics."""
+    click.echo(kinds(load(rules)), nl=False)
+    return 0
+
+
+@main_group.command("check-rules", context_settings=_HELP)
+@click.argument("folder", required=False, type=click.Path(path_type=Path))
+def check_rules_command(folder: Path | None) -> int:
+    """Check rule files: hits, misses, templates, linear time."""
+    problems = check(folder)
+    for problem in problems:
+        click.echo(problem)
+    if not problems:
+        click.echo("All rules keep their promises.", err=True)
+    return FAILED if problems else 0
+
+
+@main_group.command("schema", context_settings=_HELP)
+def schema_command() -> int:
+    """Print the JSON Schema of --format json."""
+    click.echo(json.dumps(Report.model_json_schema(), indent=2))
+    return 0
+
+
+def main(args: list[str] | None = None) -> None:
+    """Run the command and end the process with its exit code."""
+    try:
+        code = main_group.main(args=args, prog_name=NAME, standalone_mode=False)
+        sys.stdout.flush()
+    except click.ClickException as error:
+        click.echo(f"{NAME}: {error.format_message()}  ({NAME} --help shows the options)", err=True)
+        code = FAILED
+    except TriageError as error:
+        click.echo(f"{NAME}: {error}", err=True)
+        code = FAILED
+    except (KeyboardInterrupt, click.Abort):
+        code = INTERRUPTED
+    except BrokenPipeError:
+        # The reader has gone: nothing is left to say, and nothing may be flushed to it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    sys.exit(code or 0)

@@ -3,6 +3,8 @@
 import shlex
 from collections.abc import Mapping, Sequence
 
+import regex
+
 from vllm_triage import suggest, templates
 from vllm_triage.facts import AnyFacts
 from vllm_triage.model import FixStep
@@ -11,6 +13,8 @@ from vllm_triage.run import Run, Value, number
 from vllm_triage.versions import holds, span
 
 Values = Mapping[str, str]
+
+_WORD = regex.compile(r"[\w./:@+=,%-]{1,300}")
 
 _DEFAULT_UTILIZATION = 0.9
 _SECRETS = ("api_key", "hf_token", "ssl_keyfile_password")
@@ -126,7 +130,7 @@ def _step(fix: Fix, values: Values, version: str | None, position: int) -> FixSt
     return FixStep(
         number=position,
         do=do,
-        command=templates.fill(form.command, values) if form.command else None,
+        command=templates.fill(form.command, _safe(values)) if form.command else None,
         change={flag: value for flag, value in change.items() if value is not None},
         why=templates.fill(fix.why, values) if fix.why else None,
         risk=fix.risk,
@@ -135,6 +139,11 @@ def _step(fix: Fix, values: Values, version: str | None, position: int) -> FixSt
         documented_as=fix.documented_as,
         docs=fix.docs,
     )
+
+
+def _safe(values: Values) -> Values:
+    """Only what a shell takes as one plain word may enter a command: logs are untrusted."""
+    return {name: value for name, value in values.items() if _WORD.fullmatch(value)}
 
 
 def _form(fix: Fix, version: str | None) -> Form | None:

@@ -18,7 +18,6 @@ from vllm_triage.sources import Reader, expand
 __version__ = "0.1.0"
 
 Progress = Callable[[int], None]
-Stop = Callable[[], bool]
 
 _POLL = 512
 
@@ -137,16 +136,19 @@ class Scanner:
             incidents=incidents,
         )
 
-    def read(self, reader: Reader, progress: Progress | None = None, stop: Stop | None = None) -> None:
-        """Take a whole input; `progress` gets the bytes read, `stop` ends it early."""
+    def read(self, reader: Reader, progress: Progress | None = None, *, can_stop: bool = False) -> bool:
+        """Take a whole input; False when a KeyboardInterrupt ended it early, where that is allowed."""
         self._open(reader.name)
-        for number, text in reader:
-            self.feed_numbered(number, text)
-            if number % _POLL == 0:
-                if progress is not None:
+        is_complete = True
+        try:
+            for number, text in reader:
+                self.feed_numbered(number, text)
+                if progress is not None and number % _POLL == 0:
                     progress(reader.bytes)
-                if stop is not None and stop():
-                    break
+        except KeyboardInterrupt:
+            if not can_stop:
+                raise
+            is_complete = False
         self.end_source(
             Source(
                 name=reader.name,
@@ -157,6 +159,7 @@ class Scanner:
                 problem=reader.problem,
             )
         )
+        return is_complete
 
 
 def triage(
@@ -189,9 +192,12 @@ def triage_paths(
     rules: Sequence[Path | str] = (),
     redact: bool = True,
     progress: Progress | None = None,
-    stop: Stop | None = None,
+    interrupted: Callable[[], None] | None = None,
 ) -> Report:
     """Triage files, folders, globs and `-` for standard input as one deployment.
+
+    `progress` gets the bytes read so far. With `interrupted` a KeyboardInterrupt ends the
+    reading, calls it, and the report tells what was found so far.
 
     An input that cannot be read appears as a source with a `problem`.
     Raises SourceError when none can be read, RuleError when a rule folder is wrong.
@@ -207,16 +213,22 @@ def triage_paths(
         except SourceError as error:
             problems.append(str(error))
             continue
-        before = done
-        scanner.read(reader, (lambda count, base=before: progress(base + count)) if progress else None, stop)
+        is_complete = scanner.read(reader, _shifted(progress, done), can_stop=interrupted is not None)
         done += reader.bytes
-        if stop is not None and stop():
+        if not is_complete and interrupted is not None:
+            interrupted()
             break
     if not scanner.sources:
         raise SourceError("; ".join(problems) or "no input; name a log file, or - for standard input")
     for text in problems:
         scanner.sources.append(Source(name=text.partition(": ")[0], problem=text))
     return scanner.report()
+
+
+def _shifted(progress: Progress | None, base: int) -> Progress | None:
+    if progress is None:
+        return None
+    return lambda count: progress(base + count)
 
 
 def _runs(found: Sequence[Run], redact: Callable[[str], str]) -> tuple[RunInfo, ...]:

@@ -1,0 +1,5 @@
+"""`python -m vllm_triage`."""
+
+from vllm_triage.cli import main
+
+main()

@@ -1,0 +1,81 @@
+"""Markdown to paste into a ticket."""
+
+import regex
+
+from vllm_triage.incidents import fact_texts
+from vllm_triage.model import Evidence, FixStep, Incident, Report
+from vllm_triage.reports.clean import clean
+
+_MARKUP = regex.compile(r"([\\`*_{}\[\]<>|#@~])")
+_BACKTICKS = regex.compile(r"`+")
+
+
+def render(report: Report) -> str:
+    """The root cause in full, the other incidents one line each."""
+    root = report.root
+    if root is None:
+        lines = sum(source.lines for source in report.sources)
+        return f"**vllm-triage {report.tool_version}**: no incident in {lines} lines.\n"
+    out = [f"## {_escape(root.title)}", "", f"`{root.kind.value}` · {root.severity.value} · {root.confidence.value}"]
+    out += ["", _escape(root.summary), "", f"**Cause.** {_escape(root.cause)}", ""]
+    out += _facts(report, root)
+    out += ["**Evidence**", "", *_fenced(_lines(root.evidence)), ""]
+    if root.collect and root.role.value != "cause":
+        out += ["**Collect next**", "", *(f"- {_escape(item)}" for item in root.collect), ""]
+    out += ["**Steps**", ""]
+    for step in root.fix_steps:
+        out += _step(step)
+    if root.suggested_command:
+        out += ["", "**The server's command with the first change**", "", *_fenced([root.suggested_command], "sh")]
+    if root.verify:
+        out += ["", f"**Verify.** {_escape(root.verify)}"]
+    others = [incident for incident in report.incidents if incident is not root]
+    if others:
+        out += ["", "**Also seen**", ""]
+        out += [
+            f"- `{incident.kind.value}` at `{clean(incident.evidence[0].source)}:{incident.evidence[0].line}`"
+            + (", caused by the above" if incident.caused_by == root.id else "")
+            for incident in others
+        ]
+    out += ["", f"<sub>vllm-triage {report.tool_version}</sub>"]
+    return "\n".join(out) + "\n"
+
+
+def _facts(report: Report, incident: Incident) -> list[str]:
+    rows = [(name, text) for name, text in fact_texts(incident.facts).items()]
+    if report.runs:
+        run = report.runs[0]
+        rows = [("vLLM", run.vllm_version or ""), ("model", run.model or ""), *rows]
+    rows = [(name, text) for name, text in rows if text]
+    if not rows:
+        return []
+    return ["| fact | value |", "|---|---|", *(f"| {name} | {_escape(clean(text))} |" for name, text in rows), ""]
+
+
+def _lines(evidence: tuple[Evidence, ...]) -> list[str]:
+    return [f"{clean(one.source)}:{one.line}: {clean(one.text)}" for one in evidence]
+
+
+def _step(step: FixStep) -> list[str]:
+    note = f" _({_escape(step.why)})_" if step.why else ""
+    out = [f"{step.number}. {_escape(step.do)}{note}"]
+    if step.command:
+        out += ["", *(f"   {line}" for line in _fenced([clean(step.command)], "sh")), ""]
+    return out
+
+
+def _fenced(lines: list[str], language: str = "") -> list[str]:
+    """A code block whose fence is longer than any run of backticks inside."""
+    longest = max((len(run) for line in lines for run in _BACKTICKS.findall(line)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return [fence + language, *lines, fence]
+
+
+def _escape(text: str) -> str:
+    """Backticked code stays code; the rest cannot become markup, a link or a mention."""
+    parts = clean(text).split("`")
+    if len(parts) % 2 == 0:
+        return _MARKUP.sub(r"\\\1", clean(text))
+    return "".join(
+        f"`{part}`" if index % 2 else _MARKUP.sub(r"\\\1", part) for index, part in enumerate(parts)
+    )
