@@ -81,7 +81,8 @@ def choose(chain: Sequence[Match | Unknown]) -> Match | Unknown | None:
         if isinstance(best, Unknown):
             best = item
         elif item.kind is best.kind:
-            continue
+            if item.event.link == "context" or _surer(item, best):
+                best = item
         elif best.recogniser.role is Role.CONSEQUENCE:
             best = item
         elif (
@@ -91,6 +92,11 @@ def choose(chain: Sequence[Match | Unknown]) -> Match | Unknown | None:
         ):
             best = item
     return best
+
+
+def _surer(item: Match, other: Match) -> bool:
+    order = list(Confidence)
+    return order.index(item.recogniser.pattern.confidence) < order.index(other.recogniser.pattern.confidence)
 
 
 def explains(kind: Kind, explained_by: Sequence[str]) -> bool:

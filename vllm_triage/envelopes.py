@@ -47,6 +47,13 @@ _NAME_KEYS = (
 _LEVEL_KEYS = ("level", "levelname", "log.level")
 
 
+def without_escapes(text: str) -> str:
+    """Take terminal sequences out, also those that a logger spelt out (`#033[`, `^[[`)."""
+    if "\x1b" in text or "033" in text or "^[" in text or "1b[" in text:
+        text = _ANSI.sub("", text)
+    return _LOST_ESCAPE.sub("", text) if "[0m" in text else text
+
+
 class Text(NamedTuple):
     """What a process printed, and what the envelope said of it."""
 
@@ -76,10 +83,7 @@ class Unwrapper:
         """Take a physical line; give the printed lines that it completes."""
         if text.endswith("\r"):
             text = text.rstrip("\r")
-        if "\x1b" in text or "033" in text or "^[" in text or "1b[" in text:
-            text = _ANSI.sub("", text)
-        if "[0m" in text:
-            text = _LOST_ESCAPE.sub("", text)
+        text = without_escapes(text)
         if "\r" in text:
             parts = [part for part in text.split("\r") if part][-64:]
             for part in parts:

@@ -98,6 +98,9 @@ class Assembler:
         if line.origin is Origin.REQUEST:
             return
         if line.origin is Origin.ACCESS:
+            state = self._processes.get(line.key)
+            if state is not None and not state.is_open:
+                yield from self._flush(state)
             yield Event((line,), line.text, line.level, Origin.ACCESS)
             return
         if line.origin is Origin.STATISTICS:

@@ -118,6 +118,8 @@ def steps(fixes: Sequence[Fix], values: Values, version: str | None) -> tuple[Fi
 def _step(fix: Fix, values: Values, version: str | None, position: int) -> FixStep | None:
     if not holds(version, fix.since, fix.until) and not fix.documented:
         return None
+    if values and (not all(values.get(name) for name in fix.needs) or any(values.get(name) for name in fix.unless)):
+        return None
     form = _form(fix, version)
     if form is None:
         return None

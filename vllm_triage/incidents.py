@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 
 from vllm_triage import templates
 from vllm_triage.causes import MAX_PROCESSES, Group, choose, is_warning, label, order
+from vllm_triage.envelopes import without_escapes
 from vllm_triage.events import Event
 from vllm_triage.facts import AnyFacts, build
 from vllm_triage.fixes import human, render_steps, suggested_command, values_of
@@ -63,9 +64,10 @@ class Collector:
         chosen = choose(chain)
         if chosen is None:
             return
+        self._fold(chosen)
         for item in chain:
             same = isinstance(item, Match) and isinstance(chosen, Match) and item.kind is chosen.kind
-            if item is chosen or same:
+            if same and item is not chosen:
                 self._fold(item)
 
     def _fold(self, item: Match | Unknown) -> None:
@@ -75,7 +77,7 @@ class Collector:
         recogniser = item.recogniser
         rank = (
             -int(recogniser.role is not Role.CAUSE),
-            -int(is_warning(item.event)),
+            -list(Confidence).index(recogniser.pattern.confidence),
             -int(item.event.restored),
         )
         key = (item.kind, "", item.run.index)
@@ -303,7 +305,11 @@ def _incident(group: Group, catalogue: Catalogue, redact: Redact) -> Incident:
         fix_steps=fix_steps,
         suggested_command=redact(command) if command else None,
         evidence=tuple(
-            Evidence(source=line.source, line=line.number, text=redact(line.raw[:MAX_TEXT]))
+            Evidence(
+                source=line.source,
+                line=line.number,
+                text=redact(without_escapes(line.raw[:MAX_TEXT])),
+            )
             for line in group.lines
         ),
         count=max(1, group.count),

@@ -87,9 +87,10 @@ class Scanner:
             level=item.level,
             container=item.container,
         ):
-            self._runs.feed(line)
+            # What this line completes was said before it: it belongs to the run as it was then.
             for event in self._assembler.feed(line):
                 self._event(event)
+            self._runs.feed(line)
 
     def _event(self, event: Event) -> None:
         run = self._runs.current(event.first)

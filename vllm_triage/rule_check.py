@@ -174,8 +174,8 @@ def _events(text: str) -> tuple[list[Event], Run]:
     texts += unwrapper.close()
     for item in texts:
         for line in parse("hit", item.number, item.text, time=item.time, level=item.level, container=item.container):
-            run = runs.feed(line)
             events += assembler.feed(line)
+            run = runs.feed(line)
     events += assembler.close()
     return events, run or Run("hit", 1)
 

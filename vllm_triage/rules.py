@@ -68,6 +68,10 @@ class Fix(_Strict):
     """The documented command where it differs from the one shown."""
     docs: _Text | None = None
     """An address with more about it."""
+    needs: tuple[_Text, ...] = ()
+    """Facts that the log must state for the step to be shown."""
+    unless: tuple[_Text, ...] = ()
+    """Facts that rule the step out."""
 
 
 class Pattern(_Strict):

@@ -1,5 +1,7 @@
 """Runs: what the log says of each server run, from its banner to its end."""
 
+import ast
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -22,6 +24,7 @@ _CONFIG_FIELD = regex.compile(r"(?:^|[ ,])(\w+)=('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|
 _PAIR = regex.compile(
     r"'?\b(\w+)'?(?:=|: )('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\[[^\[\]{}]*\]|-?\d[\w.+-]*|True|False|None)"
 )
+_NESTED = regex.compile(r"'\w+': \{[^{}]*(?:\{[^{}]*\}[^{}]*)*\},?")
 _ITEM = regex.compile(r"'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"|([\w.+-]+)")
 _KV_TOKENS = regex.compile(r"KV cache size: ([\d,]+) tokens")
 _KV_BLOCKS = regex.compile(r"# (?:GPU|\w+) blocks: (\d+)")
@@ -52,7 +55,14 @@ _STARTING = (
     "Starting to load model",
     "Initializing a",
 )
-_STOPPING = ("Shutting down", "Received signal", "Received SIGTERM", "Gracefully stopping")
+_STOPPING = (
+    "Shutting down",
+    "Received signal",
+    "Received SIGTERM",
+    "Gracefully stopping",
+    "[shutdown] API server: shutdown triggered",
+    "[shutdown] EngineCore: trigger received signal",
+)
 _SERVING_PLACES = regex.compile(
     r"(?:async_llm_engine|async_llm|serving\w*|metrics|loggers|dump_input)\.py:"
 )
@@ -228,7 +238,7 @@ class Runs:
             run.has_banner = True
             run.phase = Phase.STARTUP
         if "non-default args: {" in text:
-            run.arguments.update(_pairs(text[:_MAX_ARGUMENTS_TEXT].partition("args: {")[2]))
+            run.arguments.update(_arguments(text[:_MAX_ARGUMENTS_TEXT].partition("args: ")[2]))
         elif "args: Namespace(" in text:
             if run.arguments and not run.has_banner:
                 run = self._start(line)
@@ -331,6 +341,28 @@ def _value(text: str) -> Value:
         return float(text)
     except ValueError:
         return text
+
+
+def _arguments(text: str) -> dict[str, Value]:
+    """Read the printed dict; where it holds what is no literal, only its plain pairs."""
+    try:
+        found = ast.literal_eval(text.strip())
+    except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
+        return _pairs(_NESTED.sub("", text[1:]))
+    if not isinstance(found, dict):
+        return {}
+    return {str(name): _plain(value) for name, value in found.items()}
+
+
+def _plain(value: object) -> Value:
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    if isinstance(value, list | tuple) and all(isinstance(one, str | int | float) for one in value):
+        return [str(one) for one in value]
+    try:
+        return json.dumps(value)
+    except (TypeError, ValueError):
+        return str(value)
 
 
 def _pairs(text: str) -> dict[str, Value]:

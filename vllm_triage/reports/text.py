@@ -143,7 +143,7 @@ def _step(page: _Page, step: FixStep) -> list[str]:
     if step.command:
         out.append(page.paint(" " * 7 + clean(step.command), "32"))
     note = step.why
-    if step.documented_as and step.documented_as not in (step.command or ""):
+    if step.documented_as and step.documented_as not in f"{step.command} {step.do}":
         note = f"documented as {step.documented_as}" + (f"; {note}" if note else "")
     if note:
         out += [page.paint(row, "2") for row in page.wrapped(f"({_plain(note)})", " " * 5)]
