@@ -23,7 +23,9 @@ def test_a_log_gives_exactly_its_kinds(fixture: Fixture) -> None:
     assert (report.root.kind.value if report.root else "none") == fixture.root
 
 
-@pytest.mark.parametrize("fixture", [one for one in fixtures() if one.line is not None], ids=name_of)
+@pytest.mark.parametrize(
+    "fixture", [one for one in fixtures() if one.line is not None], ids=name_of
+)
 def test_the_first_evidence_is_the_line_that_states_the_cause(fixture: Fixture) -> None:
     report = triage(fixture.log)
 

@@ -22,7 +22,11 @@ def test_no_other_problem_is_left() -> None:
 
 
 def test_every_rule_has_a_real_pattern_or_is_told_by_the_run(catalogue: Catalogue) -> None:
-    bare = [kind.value for kind, rule in catalogue.rules.items() if not rule.pattern and not rule.variant]
+    bare = [
+        kind.value
+        for kind, rule in catalogue.rules.items()
+        if not rule.pattern and not rule.variant
+    ]
 
     assert bare == []
 

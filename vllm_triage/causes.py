@@ -75,7 +75,9 @@ def choose(chain: Sequence[Match | Unknown]) -> Match | Unknown | None:
             best = item
             continue
         if isinstance(item, Unknown):
-            if isinstance(best, Unknown) and item.event.link in ("context", "head"):
+            if isinstance(best, Unknown):
+                best = item if item.event.link == "context" else best
+            elif best.recogniser.role is Role.CONSEQUENCE:
                 best = item
             continue
         if isinstance(best, Unknown):
@@ -83,12 +85,14 @@ def choose(chain: Sequence[Match | Unknown]) -> Match | Unknown | None:
         elif item.kind is best.kind:
             if item.event.link == "context" or _surer(item, best):
                 best = item
-        elif best.recogniser.role is Role.CONSEQUENCE:
-            best = item
         elif (
-            item.event.link == "context"
-            and item.recogniser.role is Role.CAUSE
-            and not explains(best.kind, item.recogniser.rule.explained_by)
+            best.recogniser.role is Role.CONSEQUENCE
+            or explains(item.kind, best.recogniser.rule.explained_by)
+            or (
+                item.event.link == "context"
+                and item.recogniser.role is Role.CAUSE
+                and not explains(best.kind, item.recogniser.rule.explained_by)
+            )
         ):
             best = item
     return best
@@ -96,7 +100,9 @@ def choose(chain: Sequence[Match | Unknown]) -> Match | Unknown | None:
 
 def _surer(item: Match, other: Match) -> bool:
     order = list(Confidence)
-    return order.index(item.recogniser.pattern.confidence) < order.index(other.recogniser.pattern.confidence)
+    return order.index(item.recogniser.pattern.confidence) < order.index(
+        other.recogniser.pattern.confidence
+    )
 
 
 def explains(kind: Kind, explained_by: Sequence[str]) -> bool:
@@ -154,6 +160,8 @@ def _explanation(group: Group, others: Sequence[Group]) -> Group | None:
         if other is group or not explains(other.kind, group.explained_by):
             continue
         if _SEVERITY[other.severity] > _SEVERITY[group.severity]:
+            continue
+        if other.role is Role.CONSEQUENCE or _TIER[other.role] > _TIER[group.role]:
             continue
         # Two kinds may each name the other: then the first one said is the cause.
         mutual = explains(group.kind, other.explained_by)

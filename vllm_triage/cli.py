@@ -27,7 +27,11 @@ _DEFAULT = "triage "
 _HELP = {"help_option_names": ["-h", "--help"]}
 
 _rules = click.option(
-    "--rules", "rules", metavar="FOLDER", multiple=True, help="Add or replace rules from AREA/KIND.toml files."
+    "--rules",
+    "rules",
+    metavar="FOLDER",
+    multiple=True,
+    help="Add or replace rules from AREA/KIND.toml files.",
 )
 
 
@@ -42,7 +46,9 @@ class _Group(click.Group):
     """Anything that is no subcommand is a log to triage."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if not args or (args[0] not in self.commands and args[0] not in ("-h", "--help", "--version")):
+        if not args or (
+            args[0] not in self.commands and args[0] not in ("-h", "--help", "--version")
+        ):
             args = [_DEFAULT, *args]
         return super().parse_args(ctx, args)
 
@@ -52,7 +58,9 @@ class _Group(click.Group):
         default.format_help_text(ctx, formatter)
         default.format_options(ctx, formatter)
         rows = [
-            (name, command.get_short_help_str(60)) for name, command in self.commands.items() if not command.hidden
+            (name, command.get_short_help_str(60))
+            for name, command in self.commands.items()
+            if not command.hidden
         ]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
@@ -71,7 +79,9 @@ def main_group() -> None:
 
 @main_group.command(_DEFAULT, cls=_Default, hidden=True, context_settings=_HELP)
 @click.argument("logs", nargs=-1, metavar="[LOG]...", type=click.Path(path_type=str))
-@click.option("--format", "-f", "form", type=click.Choice(list(FORMATS)), default="text", show_default=True)
+@click.option(
+    "--format", "-f", "form", type=click.Choice(list(FORMATS)), default="text", show_default=True
+)
 @click.option(
     "--fail-on",
     type=click.Choice([*(severity.value for severity in Severity), "never"]),
@@ -79,11 +89,17 @@ def main_group() -> None:
     show_default=True,
     help="The least severity that makes the exit code 1.",
 )
-@click.option("--all", "every", is_flag=True, help="Show every incident in full, not just the root cause.")
-@click.option("--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="Write to a file.")
+@click.option(
+    "--all", "every", is_flag=True, help="Show every incident in full, not just the root cause."
+)
+@click.option(
+    "--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="Write to a file."
+)
 @_rules
 @click.option("--no-redact", is_flag=True, help="Keep tokens, keys and passwords in the output.")
-@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True)
+@click.option(
+    "--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True
+)
 def triage_command(
     logs: tuple[str, ...],
     form: str,
@@ -102,7 +118,8 @@ def triage_command(
     """
     if not logs:
         if sys.stdin.isatty():
-            raise click.UsageError(f"no log given: {NAME} pod.log, or kubectl logs POD | {NAME}")
+            message = f"no log given: {NAME} pod.log, or kubectl logs POD | {NAME}"
+            raise click.UsageError(message)
         logs = ("-",)
     was_interrupted: list[bool] = []
     report = triage_paths(
@@ -127,7 +144,9 @@ def _rendered(report: Report, form: str, *, every: bool, color: str, to_file: bo
     if form != "text":
         return FORMATS[form](report)
     is_terminal = sys.stdout.isatty() and not to_file
-    colour = color == "always" or (color == "auto" and is_terminal and not os.environ.get("NO_COLOR"))
+    colour = color == "always" or (
+        color == "auto" and is_terminal and not os.environ.get("NO_COLOR")
+    )
     width = shutil.get_terminal_size().columns if is_terminal else 80
     return text.render(report, width=width, colour=colour, every=every)
 
@@ -161,7 +180,9 @@ def _progress() -> Callable[[int], None] | None:
         now = time.monotonic()
         if now - start > 1 and now - last > 0.2:
             last = now
-            click.echo(f"\r{count / 1e6:,.0f} MB read, {now - start:.0f} s\x1b[K\r", nl=False, err=True)
+            click.echo(
+                f"\r{count / 1e6:,.0f} MB read, {now - start:.0f} s\x1b[K\r", nl=False, err=True
+            )
 
     return show
 
@@ -209,7 +230,9 @@ def main(args: list[str] | None = None) -> None:
         code = main_group.main(args=args, prog_name=NAME, standalone_mode=False)
         sys.stdout.flush()
     except click.ClickException as error:
-        click.echo(f"{NAME}: {error.format_message()}  ({NAME} --help shows the options)", err=True)
+        click.echo(
+            f"{NAME}: {error.format_message()}  ({NAME} --help shows the options)", err=True
+        )
         code = FAILED
     except TriageError as error:
         click.echo(f"{NAME}: {error}", err=True)

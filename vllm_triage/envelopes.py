@@ -30,17 +30,49 @@ _SYSLOG_5424 = regex.compile(
 )
 _KUBECTL = regex.compile(r"\[(?:pod|container)/([^\]\s]{1,200})\] ?")
 _COMPOSE = regex.compile(r"([a-z0-9][\w.-]{0,80}) +\| ?")
-_STERN = regex.compile(r"([a-z0-9][a-z0-9.-]{0,80}-(?:[a-z0-9]{5}|\d{1,3})) ([a-z][a-z0-9-]{0,40}) ")
+_STERN = regex.compile(
+    r"([a-z0-9][a-z0-9.-]{0,80}-(?:[a-z0-9]{5}|\d{1,3})) ([a-z][a-z0-9-]{0,40}) "
+)
 _CLOUD = regex.compile(rf"[A-Z]{{4,9}} ({_ISO}) \[resource\.labels\.[^\]]{{0,200}}\] ")
-_LAUNCHER = regex.compile(r"\[([a-z][\w-]{0,30})\] (?=\(|INFO |ERROR |WARNING |DEBUG |Traceback|  )")
+_LAUNCHER = regex.compile(
+    r"\[([a-z][\w-]{0,30})\] (?=\(|INFO |ERROR |WARNING |DEBUG |Traceback|  )"
+)
 _GREP = regex.compile(r"\d{1,9}:(?=[^\d\s])")
 _TALOS = regex.compile(r"[\d.]{7,15}: kern: +\w+: \[(\S{10,40})\]: ")
 _PIPE = regex.compile(r" {1,8}\| ")
 _FRAME_EDGE = regex.compile(r"^[│┃║] ?|\s*[│┃║]$")
 
-_MESSAGE_KEYS = ("message", "msg", "log", "text", "MESSAGE", "event", "body", "textPayload", "short_message", "line")
-_TRACE_KEYS = ("exc_info", "exception", "stack_trace", "stacktrace", "traceback", "exc_text", "stack", "error.stack_trace")
-_TIME_KEYS = ("time", "timestamp", "@timestamp", "asctime", "ts", "__REALTIME_TIMESTAMP", "_SOURCE_REALTIME_TIMESTAMP")
+_MESSAGE_KEYS = (
+    "message",
+    "msg",
+    "log",
+    "text",
+    "MESSAGE",
+    "event",
+    "body",
+    "textPayload",
+    "short_message",
+    "line",
+)
+_TRACE_KEYS = (
+    "exc_info",
+    "exception",
+    "stack_trace",
+    "stacktrace",
+    "traceback",
+    "exc_text",
+    "stack",
+    "error.stack_trace",
+)
+_TIME_KEYS = (
+    "time",
+    "timestamp",
+    "@timestamp",
+    "asctime",
+    "ts",
+    "__REALTIME_TIMESTAMP",
+    "_SOURCE_REALTIME_TIMESTAMP",
+)
 _NAME_KEYS = (
     "container_name", "CONTAINER_NAME", "pod_name", "pod", "container", "_SYSTEMD_UNIT", "SYSLOG_IDENTIFIER", "host", "hostname",
 )  # fmt: skip
@@ -93,9 +125,11 @@ class Unwrapper:
 
     def close(self) -> Iterator[Text]:
         """Give what partial lines hold."""
-        for first, parts, _ in self._partial.values():
-            yield from self._unwrap(first._replace(text="".join(parts)), 1)
-        self._partial.clear()
+        while self._partial:
+            _, (first, parts, _) = self._partial.popitem()
+            yield from self._unwrap(
+                first._replace(text="".join(parts), unwrapped=True), _MAX_DEPTH
+            )
 
     def _unwrap(self, item: Text, depth: int) -> Iterator[Text]:
         text = item.text
@@ -119,16 +153,15 @@ class Unwrapper:
         else:
             inner = None
         if inner is None:
-            if "\\n" in text and ("Traceback (most recent call last):\\n" in text or '\\n  File \\"' in text):
-                yield from self._split(item, text.replace('\\"', '"').split("\\n"), depth)
-                return
             self._seen["plain"] += depth == 0
             yield item
             return
         name, wrapped = inner
         self._seen[name] += 1
         if name == "cri":
-            yield from self._cri(wrapped, is_partial=text[len(wrapped.time or "") + 8] == "P", depth=depth)
+            yield from self._cri(
+                wrapped, is_partial=text[len(wrapped.time or "") + 8] == "P", depth=depth
+            )
             return
         yield from self._unwrap(wrapped, depth + 1)
 
@@ -143,7 +176,7 @@ class Unwrapper:
         if is_partial and size < _MAX_PARTIAL:
             self._partial[item.stream] = (first, parts, size)
             return
-        yield from self._unwrap(first._replace(text="".join(parts)), depth + 1)
+        yield from self._unwrap(first._replace(text="".join(parts), unwrapped=True), depth + 1)
 
     @staticmethod
     def _digits(item: Text) -> tuple[str, Text] | None:
@@ -156,11 +189,15 @@ class Unwrapper:
             rest = text[found.end() :]
             host = _HOST_PROGRAM.match(rest)
             if host and ("[" in host[1] or host[1] == "kernel"):
-                return "syslog", item._replace(text=rest[host.end() :], time=found[1], container=host[1])
+                return "syslog", item._replace(
+                    text=rest[host.end() :], time=found[1], container=host[1]
+                )
             return "timestamp", item._replace(text=rest, time=found[1])
         found = _STDERR.match(text)
         if found:
-            return "stderr", item._replace(text=text[found.end() :], time=found[1], stream=found[2])
+            return "stderr", item._replace(
+                text=text[found.end() :], time=found[1], stream=found[2]
+            )
         found = _GREP.match(text)
         if found:
             return "grep", item._replace(text=text[found.end() :])
@@ -184,11 +221,15 @@ class Unwrapper:
             found = _SYSLOG_5424.match(text)
             if found:
                 name = f"{found[3]}[{found[4]}]"
-                return "syslog", item._replace(text=text[found.end() :], time=found[1], container=name)
+                return "syslog", item._replace(
+                    text=text[found.end() :], time=found[1], container=name
+                )
         if text[3:4] == " " or text[0] == "<":
             found = _SYSLOG.match(text)
             if found:
-                return "syslog", item._replace(text=text[found.end() :], time=found[1], container=found[3])
+                return "syslog", item._replace(
+                    text=text[found.end() :], time=found[1], container=found[3]
+                )
         if "[resource.labels." in text[:60]:
             found = _CLOUD.match(text)
             if found:
@@ -217,11 +258,6 @@ class Unwrapper:
             return ("pipe", item._replace(text=text[found.end() :])) if found else None
         return "frame", item._replace(text=_FRAME_EDGE.sub("", text))
 
-    def _split(self, item: Text, parts: list[str], depth: int) -> Iterator[Text]:
-        self._seen["escaped"] += depth == 0
-        for part in parts[:_MAX_PARTS]:
-            yield item._replace(text=part.rstrip("\r"), unwrapped=True)
-
     def _record(self, item: Text, record: Mapping[str, object], depth: int) -> Iterator[Text]:
         name, message, traces = _message(record)
         if message is None and not traces:
@@ -238,7 +274,9 @@ class Unwrapper:
             unwrapped=True,
         )
         process, pid = record.get("processName"), record.get("process")
-        prefix = f"({process} pid={pid}) " if isinstance(process, str) and isinstance(pid, int) else ""
+        prefix = (
+            f"({process} pid={pid}) " if isinstance(process, str) and isinstance(pid, int) else ""
+        )
         for block in ([message] if message is not None else []) + traces:
             rows = block.rstrip("\n").split("\n")[:_MAX_PARTS]
             for row in rows:
@@ -266,7 +304,11 @@ def _message(record: Mapping[str, object]) -> tuple[str, str | None, list[str]]:
         if isinstance(value, str):
             message = value
             break
-        if isinstance(value, list) and value and all(isinstance(one, int) and 0 <= one < 256 for one in value):
+        if (
+            isinstance(value, list)
+            and value
+            and all(isinstance(one, int) and 0 <= one < 256 for one in value)
+        ):
             message = bytes(value).decode("utf-8", "replace")
             break
     if message is None:
@@ -276,7 +318,9 @@ def _message(record: Mapping[str, object]) -> tuple[str, str | None, list[str]]:
                 value = inner.get("message")
                 message = value if isinstance(value, str) else None
                 break
-    traces = [value for key in _TRACE_KEYS if isinstance(value := record.get(key), str) and "\n" in value]
+    traces = [
+        value for key in _TRACE_KEYS if isinstance(value := record.get(key), str) and "\n" in value
+    ]
     return name, message, traces
 
 

@@ -186,7 +186,9 @@ class Assembler:
         last = state.message[-1]
         if last.place is not None and last.place == line.place:
             return True
-        return last.number == line.number or last.text.startswith((_IGNORED, "Process ", "Exception in"))
+        return last.number == line.number or last.text.startswith(
+            (_IGNORED, "Process ", "Exception in")
+        )
 
     def _open(self, state: _Process) -> None:
         if state.pending is None:

@@ -37,9 +37,9 @@ def values_of(facts: AnyFacts | None, run: Run | None) -> dict[str, str]:
         if "tensor_parallel_size" not in out:
             _put(out, "tensor_parallel_size", run.config.get("tensor_parallel_size"))
     known: dict[str, object] = facts.model_dump(exclude_none=True) if facts is not None else {}
-    for name, value in known.items():
+    for name, fact in known.items():
         if name != "family" and not (name == "model" and "model" in out):
-            _put(out, name, human(name, value))
+            _put(out, name, human(name, fact))
     out.update(_suggestions(known, run))
     return out
 
@@ -71,7 +71,11 @@ def _suggestions(known: Mapping[str, object], run: Run | None) -> dict[str, str]
     if utilization is None and run is not None and run.has_banner:
         utilization = _DEFAULT_UTILIZATION
     free = fact("free_bytes") if "desired_bytes" in known else None
-    length = fact("max_model_len") or number(arguments, "max_model_len") or number(config, "max_seq_len")
+    length = (
+        fact("max_model_len")
+        or number(arguments, "max_model_len")
+        or number(config, "max_seq_len")
+    )
     parallel = (
         fact("tensor_parallel_size")
         or number(arguments, "tensor_parallel_size")
@@ -118,7 +122,10 @@ def steps(fixes: Sequence[Fix], values: Values, version: str | None) -> tuple[Fi
 def _step(fix: Fix, values: Values, version: str | None, position: int) -> FixStep | None:
     if not holds(version, fix.since, fix.until) and not fix.documented:
         return None
-    if values and (not all(values.get(name) for name in fix.needs) or any(values.get(name) for name in fix.unless)):
+    if values and (
+        not all(values.get(name) for name in fix.needs)
+        or any(values.get(name) for name in fix.unless)
+    ):
         return None
     form = _form(fix, version)
     if form is None:
@@ -126,7 +133,9 @@ def _step(fix: Fix, values: Values, version: str | None, position: int) -> FixSt
     do = templates.fill(fix.do, values)
     if do is None:
         return None
-    change = {flag: templates.fill(value, values) if value else "" for flag, value in form.change.items()}
+    change = {
+        flag: templates.fill(value, values) if value else "" for flag, value in form.change.items()
+    }
     if None in change.values():
         change = {}
     return FixStep(

@@ -1,7 +1,7 @@
 """Incidents: matches folded, repeats counted, consequences under their cause."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from vllm_triage import templates
 from vllm_triage.causes import MAX_PROCESSES, Group, choose, is_warning, label, order
@@ -14,7 +14,6 @@ from vllm_triage.lines import Line
 from vllm_triage.matches import Match, Recogniser, Unknown, satisfies
 from vllm_triage.model import Evidence, Incident
 from vllm_triage.rules import Catalogue, Rule, Variant
-from vllm_triage.run import Run
 
 Redact = Callable[[str], str]
 
@@ -66,8 +65,10 @@ class Collector:
             return
         self._fold(chosen)
         for item in chain:
-            same = isinstance(item, Match) and isinstance(chosen, Match) and item.kind is chosen.kind
-            if same and item is not chosen:
+            if item is chosen or isinstance(item, Unknown):
+                continue
+            is_same = isinstance(chosen, Match) and item.kind is chosen.kind
+            if is_same or item.recogniser.role is Role.CONSEQUENCE:
                 self._fold(item)
 
     def _fold(self, item: Match | Unknown) -> None:
@@ -129,7 +130,9 @@ def _group(item: Match, line: Line, recogniser: Recogniser, rank: tuple[int, int
     return group
 
 
-def _promote(group: Group, item: Match, recogniser: Recogniser, rank: tuple[int, int, int]) -> None:
+def _promote(
+    group: Group, item: Match, recogniser: Recogniser, rank: tuple[int, int, int]
+) -> None:
     group.rank = rank
     group.role = recogniser.role
     group.severity = recogniser.severity
@@ -177,7 +180,9 @@ def _unrecognised(item: Unknown, rule: Rule) -> Group:
 
 
 def _count(group: Group, event: Event, line: Line) -> None:
-    group.last_line = max(group.last_line, line.number) if line.source == group.line.source else group.last_line
+    group.last_line = (
+        max(group.last_line, line.number) if line.source == group.line.source else group.last_line
+    )
     name = label(line)
     # A process prints one exception twice: through its logger and as the interpreter's traceback.
     said = (name, line.pid, line.time) if line.time else (name, line.pid, event.text[:200])
@@ -195,7 +200,7 @@ def _count(group: Group, event: Event, line: Line) -> None:
         group.last_seen = line.time
 
 
-def _lower(group: Group, others: Sequence[Group] | object) -> None:
+def _lower(group: Group, others: Iterable[Group]) -> None:
     """A server that went on did not die."""
     if group.severity is not Severity.FATAL or group.kind is Kind.ENGINE_DEAD:
         return
@@ -203,13 +208,19 @@ def _lower(group: Group, others: Sequence[Group] | object) -> None:
     if run.source != group.line.source:
         return
     died = any(
-        other.run is run and other.kind in (Kind.ENGINE_DEAD, Kind.ENGINE_CRASHED) and other is not group
-        for other in others  # type: ignore[attr-defined]
+        other.run is run
+        and other.kind in (Kind.ENGINE_DEAD, Kind.ENGINE_CRASHED)
+        and other is not group
+        for other in others
     )
     if died:
         return
     if run.last_ready > group.last_line:
-        group.severity = Severity.NOTICE if is_warning(group.event) or not group.event.frames else Severity.DEGRADED
+        group.severity = (
+            Severity.NOTICE
+            if is_warning(group.event) or not group.event.frames
+            else Severity.DEGRADED
+        )
     elif run.last_answer > group.last_line:
         group.severity = Severity.DEGRADED
 
@@ -236,7 +247,9 @@ def _holds(variant: Variant, group: Group) -> bool:
     return satisfies(variant.needs, run, quantization)
 
 
-def fold(collector: Collector, catalogue: Catalogue, redact: Redact) -> tuple[tuple[Incident, ...], str | None]:
+def fold(
+    collector: Collector, catalogue: Catalogue, redact: Redact
+) -> tuple[tuple[Incident, ...], str | None]:
     """Turn what was collected into incidents, the root cause first, and name the root cause."""
     groups = collector.groups()
     for group in groups:
@@ -246,9 +259,12 @@ def fold(collector: Collector, catalogue: Catalogue, redact: Redact) -> tuple[tu
             group.kind = kind
             group.explained_by = rule.explained_by
             if group.quantization or group.run.quantization:
-                group.fields.setdefault("quantization", group.quantization or group.run.quantization)
+                group.fields.setdefault(
+                    "quantization", group.quantization or group.run.quantization
+                )
         elif group.phase is None and any(
-            rule.variant is not None and rule.variant.of is kind for rule in catalogue.rules.values()
+            rule.variant is not None and rule.variant.of is kind
+            for rule in catalogue.rules.values()
         ):
             group.confidence = Confidence.LIKELY
     ranked = _merged(order(groups))
@@ -328,7 +344,10 @@ def _filled(template: str, values: dict[str, str]) -> str:
     text = templates.fill(template, values)
     if text is not None:
         return text
-    return templates.fill(template, dict.fromkeys(templates.names(template), "?") | values) or template
+    return (
+        templates.fill(template, dict.fromkeys(templates.names(template), "?") | values)
+        or template
+    )
 
 
 def fact_texts(facts: AnyFacts) -> dict[str, str]:

@@ -108,15 +108,18 @@ _TIMED = regex.compile(
 _BY_FIRST: dict[str, tuple[regex.Pattern[str], ...]] = {
     "(": (_PROCESS,),
     "[": (_RANK, _TORCH_CPP, _RAY_CPP, _BRACKETS, _TORCH_PYTHON, _NAMED, _DASHED, _TIMED),
-    **{letter: (_VLLM, _UVICORN, _VLLM_UNDATED, _TORCH_PYTHON) for letter in "DIWEC"},
+    **dict.fromkeys("DIWEC", (_VLLM, _UVICORN, _VLLM_UNDATED, _TORCH_PYTHON)),
     "F": (_TORCH_PYTHON,),
-    **{digit: (_RAY, _LOGURU, _DASHED, _NAMED, _TIMED) for digit in "12"},
+    **dict.fromkeys("12", (_RAY, _LOGURU, _DASHED, _NAMED, _TIMED)),
 }
 
 _ACCESS = regex.compile(r"""[\w.:\[\]-]+ - "[A-Z]+ \S+ HTTP/[\d.]+" \d{3}\b""")
 _REQUESTS = ("Received request ", "Generated response ", "Added request ", "Request log")
 _STATISTICS = regex.compile(r"(?:Engine \d+: |\d+ Engines Aggregated: )?Avg prompt throughput: ")
-_GLUED = regex.compile(r"(?:it/s|s/it|toks/s|\?it/s)[^\[\]]{0,40}\](?=(?:DEBUG|INFO|WARNING|ERROR) \d\d-\d\d )")
+_GLUED = regex.compile(
+    r"(?:it/s|s/it|toks/s|\?it/s)[^\[\]]{0,40}\](?=(?:DEBUG|INFO|WARNING|ERROR) \d\d-\d\d )"
+)
+_MAX_PARTS = 2000
 _RANK_IN_NAME = regex.compile(r"(?:_|^|Worker[-_])(?:TP)?(\d+)$")
 _IN_MESSAGE = regex.compile(r"\[(?:PG [^\]]{0,60})?Rank (\d+)\]")
 
@@ -183,7 +186,18 @@ def parse(
             rest = parse(source, number, text[end:], raw=shown, time=time, container=container)
             return (head, *rest)
     known = _LEVELS.get(level[:1].upper()) if level else None
-    return (_parse(source, number, text, shown, time, known, container),)
+    line = _parse(source, number, text, shown, time, known, container)
+    if "\\n" in line.text and line.origin is Origin.LOG and _is_escaped(line):
+        # A whole failure in one string, as a repr or a JSON value that lost its braces.
+        parts = line.text.replace('\\"', '"').split("\\n")[:_MAX_PARTS]
+        return tuple(line._replace(text=part, raw=part) for part in parts)
+    return (line,)
+
+
+def _is_escaped(line: Line) -> bool:
+    if line.level in (Level.DEBUG, Level.INFO):
+        return False
+    return "Traceback (most recent call last):\\n" in line.text or '\\n  File \\"' in line.text
 
 
 def _parse(

@@ -157,11 +157,22 @@ class Matcher:
             **pattern.facts,
             **{name: value for name, value in found.groupdict().items() if value is not None},
         }
-        bounded = [found.start(name) for name in (*pattern.at_least, *pattern.at_most) if name in found.groupdict()]
+        bounded = [
+            found.start(name)
+            for name in (*pattern.at_least, *pattern.at_most)
+            if name in found.groupdict()
+        ]
         # In a benchmark's table the row that is out of bounds states the fault, not the title.
         start = max(bounded, default=-1) if len(event.lines) > 1 else -1
         match = Match(
-            item, event, event.line_at(start if start >= 0 else found.start()), fields, run, phase, quantization, position
+            item,
+            event,
+            event.line_at(start if start >= 0 else found.start()),
+            fields,
+            run,
+            phase,
+            quantization,
+            position,
         )
         if not _in_bounds(pattern, fields):
             self._break(item, event)
@@ -203,7 +214,7 @@ def satisfies(needs: tuple[str, ...], run: Run, quantization: str | None) -> boo
 
 def _accepts(pattern: Pattern, origin: Origin) -> bool:
     wanted = "log" if pattern.origin == "kernel" else pattern.origin
-    return wanted == "any" or wanted == origin.value
+    return wanted in ("any", origin.value)
 
 
 def _conditions(pattern: Pattern, event: Event) -> bool:

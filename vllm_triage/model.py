@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler
 from vllm_triage.facts import AnyFacts
 from vllm_triage.kinds import Confidence, Kind, Phase, Risk, Role, Severity
 
-SCHEMA_VERSION = "1"
+SCHEMA_VERSION: Literal["1"] = "1"
 
 
 class _Frozen(BaseModel):
@@ -40,7 +40,7 @@ class RunInfo(_Frozen):
     """The engine generation."""
     model: str | None = None
     """The model's hub id or path."""
-    arguments: dict[str, str | int | float | bool | None | list[str]] = {}
+    arguments: dict[str, str | int | float | bool | list[str] | None] = {}
     """The arguments that differ from the defaults, by their Python names."""
     phase: Phase | None = None
     """How far it came; None when the log does not show it."""

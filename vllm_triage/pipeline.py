@@ -21,6 +21,7 @@ Progress = Callable[[int], None]
 
 _POLL = 512
 
+
 class Scanner:
     """Reads lines as they come and tells the incidents.
 
@@ -137,7 +138,9 @@ class Scanner:
             incidents=incidents,
         )
 
-    def read(self, reader: Reader, progress: Progress | None = None, *, can_stop: bool = False) -> bool:
+    def read(
+        self, reader: Reader, progress: Progress | None = None, *, can_stop: bool = False
+    ) -> bool:
         """Take a whole input; False when a KeyboardInterrupt ended it early, where that is allowed."""
         self._open(reader.name)
         is_complete = True
@@ -214,13 +217,17 @@ def triage_paths(
         except SourceError as error:
             problems.append(str(error))
             continue
-        is_complete = scanner.read(reader, _shifted(progress, done), can_stop=interrupted is not None)
+        is_complete = scanner.read(
+            reader, _shifted(progress, done), can_stop=interrupted is not None
+        )
         done += reader.bytes
         if not is_complete and interrupted is not None:
             interrupted()
             break
     if not scanner.sources:
-        raise SourceError("; ".join(problems) or "no input; name a log file, or - for standard input")
+        raise SourceError(
+            "; ".join(problems) or "no input; name a log file, or - for standard input"
+        )
     for text in problems:
         scanner.sources.append(Source(name=text.partition(": ")[0], problem=text))
     return scanner.report()
@@ -242,7 +249,9 @@ def _runs(found: Sequence[Run], redact: Callable[[str], str]) -> tuple[RunInfo, 
         info = info.model_copy(
             update={
                 "arguments": {
-                    name: redact(f"{name}={value}").partition("=")[2] if isinstance(value, str) else value
+                    name: redact(f"{name}={value}").partition("=")[2]
+                    if isinstance(value, str)
+                    else value
                     for name, value in info.arguments.items()
                 }
             }
@@ -251,7 +260,13 @@ def _runs(found: Sequence[Run], redact: Callable[[str], str]) -> tuple[RunInfo, 
         if last is not None and (last.source, last.arguments, last.model, last.vllm_version) == (
             info.source, info.arguments, info.model, info.vllm_version,
         ):  # fmt: skip
-            out[-1] = last.model_copy(update={"restarts": last.restarts + 1, "last_seen": info.last_seen, "phase": info.phase})
+            out[-1] = last.model_copy(
+                update={
+                    "restarts": last.restarts + 1,
+                    "last_seen": info.last_seen,
+                    "phase": info.phase,
+                }
+            )
             continue
         out.append(info)
     return tuple(out)

@@ -10,15 +10,27 @@ _TRIGGER = regex.compile(
     regex.IGNORECASE,
 )
 _RULES: tuple[tuple[regex.Pattern[str], str], ...] = (
-    (regex.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)", regex.DOTALL), REDACTED),
+    (
+        regex.compile(
+            r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)",
+            regex.DOTALL,
+        ),
+        REDACTED,
+    ),
     (regex.compile(r"\bhf_[A-Za-z0-9]{10,}"), REDACTED),
     (regex.compile(r"\bsk-[A-Za-z0-9_-]{12,}"), REDACTED),
     (regex.compile(r"\bgh[pousr]_[A-Za-z0-9]{20,}"), REDACTED),
     (regex.compile(r"\bxox[bp]-[A-Za-z0-9-]{10,}"), REDACTED),
     (regex.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"), REDACTED),
     (regex.compile(r"(?i)\b(bearer|basic) +[A-Za-z0-9._~+/=-]{6,}"), rf"\1 {REDACTED}"),
-    (regex.compile(r"(?i)(X-Amz-(?:Signature|Credential|Security-Token)=)[^&\s\"']+"), rf"\1{REDACTED}"),
-    (regex.compile(r"(?i)([a-z][a-z0-9+.-]*://)[^\s/:@]{1,100}:[^\s/@]{1,200}@"), rf"\1{REDACTED}@"),
+    (
+        regex.compile(r"(?i)(X-Amz-(?:Signature|Credential|Security-Token)=)[^&\s\"']+"),
+        rf"\1{REDACTED}",
+    ),
+    (
+        regex.compile(r"(?i)([a-z][a-z0-9+.-]*://)[^\s/:@]{1,100}:[^\s/@]{1,200}@"),
+        rf"\1{REDACTED}@",
+    ),
     # --api-key X, api_key='X', "hf_token": "X", AWS_SECRET_ACCESS_KEY=X; never max_tokens=128 or tokenizer=...
     (
         regex.compile(
@@ -29,7 +41,9 @@ _RULES: tuple[tuple[regex.Pattern[str], str], ...] = (
         rf"\1{REDACTED}",
     ),
 )
-_FLAG_WITH_VALUE = regex.compile(r"(?i)(--(?:api-key|hf-token|ssl-keyfile-password)[= ]+)(?!\[redacted\])(?:'[^']*'|\"[^\"]*\"|\S+)")
+_FLAG_WITH_VALUE = regex.compile(
+    r"(?i)(--(?:api-key|hf-token|ssl-keyfile-password)[= ]+)(?!\[redacted\])(?:'[^']*'|\"[^\"]*\"|\S+)"
+)
 
 
 def redact(text: str) -> str:

@@ -51,7 +51,9 @@ def check(root: Path | None = None) -> list[str]:
             topics[name] = entry
     if is_builtin:
         problems += [
-            f"{kind.replace('.', '/')}.toml: missing; every kind has a file" for kind in Kind if kind not in rules
+            f"{kind.replace('.', '/')}.toml: missing; every kind has a file"
+            for kind in Kind
+            if kind not in rules
         ]
         catalogue = Catalogue(rules, topics)
     else:
@@ -82,14 +84,17 @@ def _rule(kind: Kind, rule: Rule, matcher: Matcher) -> Iterator[str]:
     for glob in rule.explained_by:
         area, _, rest = glob.partition(".")
         if area not in FAMILIES or (rest != "*" and glob not in {one.value for one in Kind}):
-            yield f"{where}: explained_by: {glob!r} is neither a kind nor an area as \"gpu.*\""
+            yield f'{where}: explained_by: {glob!r} is neither a kind nor an area as "gpu.*"'
     names = [pattern.name for pattern in rule.pattern]
     for name in sorted({name for name in names if names.count(name) > 1}):
         yield f"{where}: two patterns are named {name}"
     if not rule.pattern and rule.variant is None:
         yield f"{where}: no pattern and no variant: nothing would ever be this kind"
     for pattern in rule.pattern:
-        yield from (f"{where}, {pattern.name}: {problem}" for problem in _pattern(kind, pattern, fields, matcher))
+        yield from (
+            f"{where}, {pattern.name}: {problem}"
+            for problem in _pattern(kind, pattern, fields, matcher)
+        )
     if rule.variant is not None:
         yield from (f"{where}, variant: {problem}" for problem in _variant(kind, rule, matcher))
 
@@ -114,13 +119,14 @@ def _fixes(fixes: tuple[Fix, ...], fields: frozenset[str]) -> Iterator[str]:
                 yield from (f"fix {position}: {problem}" for problem in _template(text, fields))
         if fix.form and (fix.command or fix.change):
             yield f"fix {position}: has both form and command or change; keep one"
-        flags = [flag for form in (*fix.form, fix) for flag in form.change]
-        for flag in flags:
+        for flag in [*fix.change, *(flag for form in fix.form for flag in form.change)]:
             if not flag.startswith("--"):
                 yield f"fix {position}: change {flag!r} is not a long flag"
 
 
-def _pattern(kind: Kind, pattern: Pattern, fields: frozenset[str], matcher: Matcher) -> Iterator[str]:
+def _pattern(
+    kind: Kind, pattern: Pattern, fields: frozenset[str], matcher: Matcher
+) -> Iterator[str]:
     try:
         expression = compiled(pattern.regex)
     except regex.error as error:
@@ -128,7 +134,9 @@ def _pattern(kind: Kind, pattern: Pattern, fields: frozenset[str], matcher: Matc
         return
     for name in sorted({*expression.groupindex, *pattern.facts} - fields):
         yield f"captures {name!r}, which is no field of {FAMILIES[kind.area].__name__}"
-    for name in sorted({*pattern.at_least, *pattern.at_most} - set(expression.groupindex) - _OBSERVED):
+    for name in sorted(
+        {*pattern.at_least, *pattern.at_most} - set(expression.groupindex) - _OBSERVED
+    ):
         yield f"bounds {name!r}, which the regex does not capture"
     if pattern.regex.startswith((".*", ".+")) or pattern.regex.endswith((".*", ".+")):
         yield "regex begins or ends with a repeat of any character; drop it"
@@ -138,7 +146,11 @@ def _pattern(kind: Kind, pattern: Pattern, fields: frozenset[str], matcher: Matc
                 yield f"keyword {word!r} is not in the hit {_short(hit)}"
         yield from _hit(kind, pattern, hit, matcher)
     for miss in pattern.misses:
-        if any(_id(match) == f"{kind}:{pattern.name}" for _, found in _matches(pattern, miss, matcher) for match in found):
+        if any(
+            _id(match) == f"{kind}:{pattern.name}"
+            for _, found in _matches(pattern, miss, matcher)
+            for match in found
+        ):
             yield f"matches its miss {_short(miss)}"
     yield from _linear(pattern, expression)
 
@@ -146,7 +158,11 @@ def _pattern(kind: Kind, pattern: Pattern, fields: frozenset[str], matcher: Matc
 def _hit(kind: Kind, pattern: Pattern, hit: str, matcher: Matcher) -> Iterator[str]:
     own = f"{kind}:{pattern.name}"
     repeated = "\n".join([hit] * pattern.times)
-    results = [(event, found) for event, found in _matches(pattern, repeated, matcher) if any(_id(one) == own for one in found)]
+    results = [
+        (event, found)
+        for event, found in _matches(pattern, repeated, matcher)
+        if any(_id(one) == own for one in found)
+    ]
     if not results:
         yield f"does not match its hit {_short(hit)}"
         return
@@ -170,10 +186,21 @@ def _events(text: str) -> tuple[list[Event], Run]:
     unwrapper, assembler, runs = Unwrapper(), Assembler(), Runs()
     events: list[Event] = []
     run: Run | None = None
-    texts = [item for number, row in enumerate(text.split("\n"), 1) for item in unwrapper.feed(number, row)]
+    texts = [
+        item
+        for number, row in enumerate(text.split("\n"), 1)
+        for item in unwrapper.feed(number, row)
+    ]
     texts += unwrapper.close()
     for item in texts:
-        for line in parse("hit", item.number, item.text, time=item.time, level=item.level, container=item.container):
+        for line in parse(
+            "hit",
+            item.number,
+            item.text,
+            time=item.time,
+            level=item.level,
+            container=item.container,
+        ):
             events += assembler.feed(line)
             run = runs.feed(line)
     events += assembler.close()
@@ -198,7 +225,12 @@ def _variant(kind: Kind, rule: Rule, matcher: Matcher) -> Iterator[str]:
     for texts, wanted in ((variant.hits, True), (variant.misses, False)):
         for text in texts:
             events, run = _events(text)
-            found = [match for event in events for match in matcher.all(event, run)[:1] if match.kind is variant.of]
+            found = [
+                match
+                for event in events
+                for match in matcher.all(event, run)[:1]
+                if match.kind is variant.of
+            ]
             held = any(
                 satisfies(variant.needs, run, match.quantization)
                 and variant.when in (None, _phase(match, run))

@@ -11,14 +11,16 @@ from vllm_triage.kinds import Level, Phase
 from vllm_triage.lines import Line, Origin
 from vllm_triage.model import RunInfo
 
-Value = str | int | float | bool | None | list[str]
+Value = str | int | float | bool | list[str] | None
 
 _MAX_ARGUMENTS_TEXT = 65536
 _VERSION = r"(\d+\.\d+(?:\.\d+)?[\w.+-]*)"
 _BANNER = regex.compile(rf"vLLM (?:API )?server version {_VERSION}")
 _LOGO = regex.compile(rf"[█▀▄ ]+ {{1,4}}version {_VERSION}\s*$")
 _LOGO_MODEL = regex.compile(r"[█▀▄ ]+ {1,4}model {1,4}(\S.*)$")
-_ENGINE = regex.compile(rf"Initializing an? (?:(V[01]) )?LLM engine(?: \(v{_VERSION}\))? with config: ")
+_ENGINE = regex.compile(
+    rf"Initializing an? (?:(V[01]) )?LLM engine(?: \(v{_VERSION}\))? with config: "
+)
 _DUMPED = regex.compile(rf"for (V1) LLM engine \(v{_VERSION}\) with config: ")
 _CONFIG_FIELD = regex.compile(r"(?:^|[ ,])(\w+)=('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[\w.+-]+)")
 _PAIR = regex.compile(
@@ -30,7 +32,10 @@ _KV_TOKENS = regex.compile(r"KV cache size: ([\d,]+) tokens")
 _KV_BLOCKS = regex.compile(r"# (?:GPU|\w+) blocks: (\d+)")
 _WORLD = regex.compile(r"world size (\d+)")
 _TORCH = regex.compile(r"\btorch(?:==| version:? )(\d+\.\d+\.\d+\S*)")
-_COMMAND = regex.compile(r"(?:^|[\s'\"])(?:vllm serve|python3? -m vllm\.entrypoints\.openai\.api_server) (\S.*)")
+# A command line as a shell or a launcher echoes it, never the advice in a message.
+_COMMAND = regex.compile(
+    r"(?:[$#+>]+ |.{0,24}[Cc]ommand: ?)?(?:\w+=\S* )*(?:\S*/)?(?:vllm serve|python3? -m vllm\.entrypoints\.openai\.api_server) (\S.*)"
+)
 _FLAG = regex.compile(r"--([a-z][\w.-]*)(?:[= ](?!-)('[^']*'|\"[^\"]*\"|\S+))?")
 _OK = regex.compile(r'"(?:POST|GET) (/v1/|/generate)\S* HTTP/[\d.]+" 2\d\d')
 _POST = regex.compile(r'"POST \S+ HTTP/[\d.]+" (\d)\d\d')
@@ -46,6 +51,7 @@ _READY = (
     "Engine background task failed",
     "Exception in ASGI application",
 )
+_STARTED = ("Application startup complete", "Uvicorn running")
 _STARTING = (
     "EngineCore failed to start",
     "WorkerProc failed to start",
@@ -68,18 +74,66 @@ _SERVING_PLACES = regex.compile(
 )
 
 _STARTUP_FUNCTIONS = frozenset(
-    "load_model get_model load_weights init_device profile_run determine_num_available_blocks "
-    "determine_available_memory capture_model capture _dummy_run _dummy_sampler_run _dummy_pooler_run "
-    "_warm_up_model warm_up_model warmup kernel_warmup compile_or_warm_up_model initialize_kv_cache "
-    "_initialize_kv_caches initialize_from_config initialize_cache _init_cache_engine init_cache_engine "
-    "wait_for_engine_startup launch_core_engines create_engine_config create_model_config from_engine_args "
-    "from_vllm_config _init_executor _allocate_kv_cache _allocate_kv_cache_tensors get_kv_cache_configs "
-    "make_async_mp_client profile_cudagraph_memory init_worker_distributed_environment init_distributed_environment "
-    "__post_init__ get_config".split()
+    [
+        "load_model",
+        "get_model",
+        "load_weights",
+        "init_device",
+        "profile_run",
+        "determine_num_available_blocks",
+        "determine_available_memory",
+        "capture_model",
+        "capture",
+        "_dummy_run",
+        "_dummy_sampler_run",
+        "_dummy_pooler_run",
+        "_warm_up_model",
+        "warm_up_model",
+        "warmup",
+        "kernel_warmup",
+        "compile_or_warm_up_model",
+        "initialize_kv_cache",
+        "_initialize_kv_caches",
+        "initialize_from_config",
+        "initialize_cache",
+        "_init_cache_engine",
+        "init_cache_engine",
+        "wait_for_engine_startup",
+        "launch_core_engines",
+        "create_engine_config",
+        "create_model_config",
+        "from_engine_args",
+        "from_vllm_config",
+        "_init_executor",
+        "_allocate_kv_cache",
+        "_allocate_kv_cache_tensors",
+        "get_kv_cache_configs",
+        "make_async_mp_client",
+        "profile_cudagraph_memory",
+        "init_worker_distributed_environment",
+        "init_distributed_environment",
+        "__post_init__",
+        "get_config",
+    ]
 )
 _SERVING_FUNCTIONS = frozenset(
-    "run_busy_loop _process_engine_step step step_with_batch_queue step_async engine_step run_engine_loop "
-    "output_handler run_asgi execute_model sample_tokens _model_forward generate worker_busy_loop run_engine".split()
+    [
+        "run_busy_loop",
+        "_process_engine_step",
+        "step",
+        "step_with_batch_queue",
+        "step_async",
+        "engine_step",
+        "run_engine_loop",
+        "output_handler",
+        "run_asgi",
+        "execute_model",
+        "sample_tokens",
+        "_model_forward",
+        "generate",
+        "worker_busy_loop",
+        "run_engine",
+    ]
 )
 _QUANTIZED_PATH = regex.compile(
     r"/quantization/(?!kv_cache)|(?:awq|gptq|marlin|bitsandbytes|gguf|modelopt|compressed_tensors|fp8_utils|cutlass_w8a8)[\w]*\.py"
@@ -223,7 +277,7 @@ class Runs:
                 run.model = run.model or found[1].strip()
         if "LLM engine" in text:
             run = self._engine(run, line, text)
-        if "vllm serve " in text or "openai.api_server " in text:
+        if line.level is None and ("vllm serve " in text or "openai.api_server " in text):
             self._command(run, text)
         self._sizes(run, text)
         self._phase(run, line, text)
@@ -246,7 +300,11 @@ class Runs:
             run.all_arguments = True
             pairs = _pairs(text[:_MAX_ARGUMENTS_TEXT].partition("Namespace(")[2])
             run.arguments.update(
-                {name: value for name, value in pairs.items() if value not in (None, False, "", [])}
+                {
+                    name: value
+                    for name, value in pairs.items()
+                    if value not in (None, False, "", [])
+                }
             )
         else:
             return run
@@ -282,7 +340,7 @@ class Runs:
 
     @staticmethod
     def _command(run: Run, text: str) -> None:
-        found = _COMMAND.search(text[:_MAX_ARGUMENTS_TEXT])
+        found = _COMMAND.match(text[:_MAX_ARGUMENTS_TEXT])
         if found is None or "{" in found[1][:20] or "`" in text[: found.start() + 1]:
             return
         rest = found[1]
@@ -315,9 +373,11 @@ class Runs:
     @staticmethod
     def _phase(run: Run, line: Line, text: str) -> None:
         if text.startswith(_READY):
+            if run.phase is Phase.SHUTDOWN and not text.startswith(_STARTED):
+                return
             run.phase = Phase.SERVING
             run.was_serving = True
-            if text.startswith(("Application startup complete", "Uvicorn running")):
+            if text.startswith(_STARTED):
                 run.last_ready = line.number
         elif text.startswith(_STOPPING):
             if run.phase is Phase.SERVING:
@@ -357,7 +417,9 @@ def _arguments(text: str) -> dict[str, Value]:
 def _plain(value: object) -> Value:
     if value is None or isinstance(value, str | int | float | bool):
         return value
-    if isinstance(value, list | tuple) and all(isinstance(one, str | int | float) for one in value):
+    if isinstance(value, list | tuple) and all(
+        isinstance(one, str | int | float) for one in value
+    ):
         return [str(one) for one in value]
     try:
         return json.dumps(value)

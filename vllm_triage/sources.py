@@ -64,7 +64,8 @@ def _expand(name: str | Path) -> list[Path | None]:
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
-        matched = sorted(glob(str(name), recursive=True)) if isinstance(name, str) else []
+        # Path.glob wants the fixed part apart; a shell's pattern comes in one piece.
+        matched = sorted(glob(name, recursive=True)) if isinstance(name, str) else []  # noqa: PTH207
         if matched:
             return [Path(one) for one in matched if Path(one).is_file()]
         raise SourceError(_missing(path)) from None
@@ -80,7 +81,9 @@ def _missing(path: Path) -> str:
     near: list[str] = []
     if path.parent.is_dir():
         try:
-            near = difflib.get_close_matches(path.name, [one.name for one in path.parent.iterdir()], 3, 0.6)
+            near = difflib.get_close_matches(
+                path.name, [one.name for one in path.parent.iterdir()], 3, 0.6
+            )
         except OSError:
             near = []
     hint = f"did you mean {', '.join(near)}?" if near else "check the path"
@@ -91,9 +94,13 @@ def _folder(root: Path) -> list[Path | None]:
     found: list[Path | None] = []
     try:
         # Path.walk is new in 3.12; symbolic links are not followed, so no loop can arise.
-        inside = sorted(path for path in root.rglob("*") if not path.is_symlink() or path.is_file())
+        inside = sorted(
+            path for path in root.rglob("*") if not path.is_symlink() or path.is_file()
+        )
     except OSError as error:
-        message = f"{shown(root)}: cannot be listed: {error.strerror or error}; check its permissions"
+        message = (
+            f"{shown(root)}: cannot be listed: {error.strerror or error}; check its permissions"
+        )
         raise SourceError(message) from None
     for path in inside:
         try:
@@ -110,7 +117,9 @@ def _folder(root: Path) -> list[Path | None]:
 def _is_text(path: Path) -> bool:
     with path.open("rb") as file:
         head = file.read(_SNIFF)
-    return bool(head) and (not _is_binary(head) or any(head.startswith(magic) for magic, _ in _MAGIC))
+    return bool(head) and (
+        not _is_binary(head) or any(head.startswith(magic) for magic, _ in _MAGIC)
+    )
 
 
 def _is_binary(head: bytes) -> bool:
@@ -155,7 +164,9 @@ class Reader:
             try:
                 chunk = self._some(stream)
             except _BROKEN as error:
-                reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+                reason = (
+                    error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+                )
                 self.problem = f"{self.name}: could be read only as far as line {self.lines + 1}: {reason or type(error).__name__}"
                 return
             if not chunk:
@@ -222,7 +233,9 @@ def _open(path: Path | None) -> IO[bytes]:
     try:
         return path.open("rb")
     except OSError as error:
-        message = f"{shown(path)}: cannot be read: {error.strerror or error}; check its permissions"
+        message = (
+            f"{shown(path)}: cannot be read: {error.strerror or error}; check its permissions"
+        )
         raise SourceError(message) from None
 
 
@@ -250,9 +263,9 @@ def _decompressed(head: bytes, rest: IO[bytes], name: str) -> IO[bytes]:
     if kind == "gzip":
         return gzip.GzipFile(fileobj=joined)  # type: ignore[return-value]
     if kind == "bzip2":
-        return bz2.BZ2File(joined)  # type: ignore[return-value]
+        return bz2.BZ2File(joined)
     if kind == "xz":
-        return lzma.LZMAFile(joined)  # type: ignore[return-value]
+        return lzma.LZMAFile(joined)
     if kind == "zstd":
         return _zstd(joined, name)
     return joined
@@ -260,10 +273,10 @@ def _decompressed(head: bytes, rest: IO[bytes], name: str) -> IO[bytes]:
 
 def _zstd(stream: IO[bytes], name: str) -> IO[bytes]:
     try:
-        from compression import zstd  # type: ignore[import-not-found,unused-ignore]  # noqa: PLC0415 - Python 3.14
+        from compression import zstd  # type: ignore[import-not-found,unused-ignore]
     except ImportError:
         try:
-            from backports import zstd  # type: ignore[import-not-found,unused-ignore,no-redef]  # noqa: PLC0415 - the extra
+            from backports import zstd  # type: ignore[import-not-found,unused-ignore,no-redef]
         except ImportError:
             message = f'{name}: is zstd-compressed; install the reader with: pip install "vllm-triage[zst]"'
             raise SourceError(message) from None

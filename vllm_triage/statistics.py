@@ -14,7 +14,9 @@ _GENERATION = regex.compile(rf"generation throughput: {_NUMBER}")
 _RUNNING = regex.compile(r"Running: (\d+)")
 _WAITING = regex.compile(r"(?:Waiting|Pending): (\d+)")
 _TITLE = regex.compile(r"\s*=*\s*(?:Serving )?Benchmark Result\s*=*\s*$")
-_ROW = regex.compile(r"\s*(?:-{3,}.*-{3,}|={3,}|[A-Z][\w .()/,%-]{2,60}:\s+-?[\d.,]+|[A-Z][\w .()/,%-]{2,60}:\s+inf)\s*$")
+_ROW = regex.compile(
+    r"\s*(?:-{3,}.*-{3,}|={3,}|[A-Z][\w .()/,%-]{2,60}:\s+-?[\d.,]+|[A-Z][\w .()/,%-]{2,60}:\s+inf)\s*$"
+)
 
 Observed = tuple[tuple[str, float], ...]
 

@@ -28,11 +28,16 @@ def higher_utilization(current: float | None) -> str | None:
     """The next documented share above the current one, at most 0.95; None when there is none."""
     if current is None:
         return None
-    return next((f"{value:g}" for value in reversed(_UTILIZATIONS) if value > current + 1e-9), None)
+    return next(
+        (f"{value:g}" for value in reversed(_UTILIZATIONS) if value > current + 1e-9), None
+    )
 
 
 def fitting_max_model_len(
-    estimated: float | None, kv_cache_tokens: float | None, derived: float | None, current: float | None
+    estimated: float | None,
+    kv_cache_tokens: float | None,
+    derived: float | None,
+    current: float | None,
 ) -> str | None:
     """The longest context that fits, in tokens.
 

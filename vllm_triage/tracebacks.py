@@ -31,11 +31,17 @@ HEADER = "Traceback (most recent call last)"
 _CAUSE = "The above exception was the direct cause of the following exception:"
 _CONTEXT = "During handling of the above exception, another exception occurred:"
 
-_FRAME = regex.compile(r'\s*File "(?P<file>[^"\n]{1,500})", line (?P<line>\d+)(?:, in (?P<function>.{1,200}))?')
-_RICH_FRAME = regex.compile(r"\s*(?P<file>(?:/|[A-Z]:\\)\S{1,500}\.py)(?::(?P<line>\d+))? in (?P<function>[\w<>.]+)")
+_FRAME = regex.compile(
+    r'\s*File "(?P<file>[^"\n]{1,500})", line (?P<line>\d+)(?:, in (?P<function>.{1,200}))?'
+)
+_RICH_FRAME = regex.compile(
+    r"\s*(?P<file>(?:/|[A-Z]:\\)\S{1,500}\.py)(?::(?P<line>\d+))? in (?P<function>[\w<>.]+)"
+)
 _MARKS = regex.compile(r"\s*[~^]{1,}[\s~^]*$")
 _NUMBERED = regex.compile(r"\s*(?:[-❱>]+ ?)?\d+ ")
-_FOLDED = regex.compile(r"\s*(?:\.\.\.<\d+ lines>\.\.\.|\[Previous line repeated \d+ more times?\]|[│└├] ?)")
+_FOLDED = regex.compile(
+    r"\s*(?:\.\.\.<\d+ lines>\.\.\.|\[Previous line repeated \d+ more times?\]|[│└├] ?)"
+)
 _EXCEPTION = regex.compile(
     r"(?P<name>(?:[A-Za-z_]\w*\.)*(?:Exception|Error|[A-Za-z_]\w*"
     r"(?:Error|Exception|Exit|Interrupt|Warning|Timeout|Failure|Unavailable|Expired|Refused|Abort(?:ed)?"
@@ -45,7 +51,9 @@ _EXCEPTION = regex.compile(
 _DOTTED = regex.compile(r"(?P<name>[a-z_]\w*(?:\.[A-Za-z_]\w*)*\.[A-Z]\w*)(?=: |$)")
 _ANY_NAME = regex.compile(r"(?P<name>(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?=: |$)")
 _RAISE = regex.compile(r"\s*raise (?P<name>[A-Za-z_][\w.]*)\((?P<rest>.*)")
-_LITERAL = regex.compile(r"""[fFrR]{0,2}(?:"((?:[^"\\]|\\.){0,2000})"|'((?:[^'\\]|\\.){0,2000})')""")
+_LITERAL = regex.compile(
+    r"""[fFrR]{0,2}(?:"((?:[^"\\]|\\.){0,2000})"|'((?:[^'\\]|\\.){0,2000})')"""
+)
 _PACKAGE = regex.compile(r".*?(?:site-packages|dist-packages)/")
 _CHECKOUT = regex.compile(r".*/(?=(?:vllm|torch|transformers)/)")
 

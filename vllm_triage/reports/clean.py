@@ -3,7 +3,9 @@
 import regex
 
 # C0 and C1 controls, and the marks that reverse or isolate the direction of text.
-_CONTROL = regex.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
+_CONTROL = regex.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]"
+)
 
 
 def clean(text: str) -> str:

@@ -26,7 +26,10 @@ def explain(name: str, catalogue: Catalogue, version: str | None = None) -> str:
     if wanted in catalogue.topics:
         return _topic(catalogue.topics[wanted], version)
     known = [kind.value for kind in catalogue.rules] + list(catalogue.topics)
-    near = difflib.get_close_matches(wanted, known, 3, 0.5) or [one for one in known if wanted in one][:3]
+    near = (
+        difflib.get_close_matches(wanted, known, 3, 0.5)
+        or [one for one in known if wanted in one][:3]
+    )
     hint = f"did you mean {', '.join(near)}?" if near else "see vllm-triage kinds"
     message = f"{name}: no such kind or topic; {hint}"
     raise TriageError(message)
@@ -45,7 +48,10 @@ def kinds(catalogue: Catalogue) -> str:
             out += ["", area] if out else [area]
         title = _plain(rule.title)
         out += textwrap.wrap(
-            title, WIDTH, initial_indent=f"  {kind.value:<34}{rule.severity.value:<10}", subsequent_indent=" " * 46
+            title,
+            WIDTH,
+            initial_indent=f"  {kind.value:<34}{rule.severity.value:<10}",
+            subsequent_indent=" " * 46,
         )
     out += ["", "topics"]
     out += [f"  {name:<34}{topic.title}" for name, topic in sorted(catalogue.topics.items())]
@@ -56,21 +62,42 @@ def _kind(kind: Kind, rule: Rule, catalogue: Catalogue, version: str | None) -> 
     out = [f"{kind.value}: {_plain(rule.title)}", f"{rule.severity.value}, {rule.role.value}", ""]
     if rule.symptom:
         out += _para(f"Symptom: {rule.symptom}")
-    out += [*_para(f"What happens: {_plain(rule.summary)}"), *_para(f"Why: {_plain(rule.cause)}"), "", "What to do"]
+    out += [
+        *_para(f"What happens: {_plain(rule.summary)}"),
+        *_para(f"Why: {_plain(rule.cause)}"),
+        "",
+        "What to do",
+    ]
     out += _steps(render_steps(rule, {}, version))
     if rule.verify:
         out += ["", *_para(f"Check: {_plain(rule.verify)}")]
     if rule.collect:
-        out += ["", "Where the cause is not in the log, collect", *(f"  - {item}" for item in rule.collect)]
+        out += [
+            "",
+            "Where the cause is not in the log, collect",
+            *(f"  - {item}" for item in rule.collect),
+        ]
     out += ["", "Recognised by"]
     if rule.variant is not None:
-        how = " ".join([*(f"with {need} at work" for need in rule.variant.needs), f"while {rule.variant.when}" if rule.variant.when else ""])
+        how = " ".join(
+            [
+                *(f"with {need} at work" for need in rule.variant.needs),
+                f"while {rule.variant.when}" if rule.variant.when else "",
+            ]
+        )
         out += _para(f"the same lines as {rule.variant.of.value}, {how.strip()}", "  ")
     for pattern in rule.pattern:
         span = " - ".join(part for part in (pattern.since, pattern.until) if part)
-        printed = f"{pattern.printed_by} {span}".strip() + (" and later" if pattern.since and not pattern.until else "")
+        printed = f"{pattern.printed_by} {span}".strip() + (
+            " and later" if pattern.since and not pattern.until else ""
+        )
         out.append(f"  {pattern.name} ({printed})")
-        out += textwrap.wrap(" ".join(pattern.hits[0].split())[:200], WIDTH, initial_indent="      ", subsequent_indent="      ")
+        out += textwrap.wrap(
+            " ".join(pattern.hits[0].split())[:200],
+            WIDTH,
+            initial_indent="      ",
+            subsequent_indent="      ",
+        )
     topics = [name for name, topic in catalogue.topics.items() if kind in topic.kinds]
     if topics:
         out += ["", "See also: " + ", ".join(f"vllm-triage explain {name}" for name in topics)]
@@ -93,9 +120,14 @@ def _topic(topic: Topic, version: str | None) -> str:
 def _steps(rendered: Sequence[FixStep]) -> list[str]:
     out: list[str] = []
     for step in rendered:
-        marks = [f"vLLM {step.holds_for}" if step.holds_for else "", "documented" if step.documented else ""]
+        marks = [
+            f"vLLM {step.holds_for}" if step.holds_for else "",
+            "documented" if step.documented else "",
+        ]
         note = ", ".join(mark for mark in marks if mark)
-        out += _para(f"{_plain(step.do)}" + (f" [{note}]" if note else ""), f"{step.number:>3}. ", "     ")
+        out += _para(
+            f"{_plain(step.do)}" + (f" [{note}]" if note else ""), f"{step.number:>3}. ", "     "
+        )
         if step.command:
             out.append(f"       {step.command}")
         if step.documented_as:
@@ -107,13 +139,30 @@ def _steps(rendered: Sequence[FixStep]) -> list[str]:
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     widths = [max(len(row[index]) for row in [columns, *rows]) for index in range(len(columns))]
+
     def line(cells: Sequence[str]) -> str:
-        return "  " + "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
-    return [line(columns), "  " + "  ".join("-" * width for width in widths), *(line(row) for row in rows)]
+        return (
+            "  "
+            + "  ".join(
+                cell.ljust(width) for cell, width in zip(cells, widths, strict=True)
+            ).rstrip()
+        )
+
+    return [
+        line(columns),
+        "  " + "  ".join("-" * width for width in widths),
+        *(line(row) for row in rows),
+    ]
 
 
 def _para(text: str, first: str = "", rest: str = "") -> list[str]:
-    return textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=rest or " " * len(first), break_on_hyphens=False)
+    return textwrap.wrap(
+        text,
+        WIDTH,
+        initial_indent=first,
+        subsequent_indent=rest or " " * len(first),
+        break_on_hyphens=False,
+    )
 
 
 def _plain(template: str) -> str:

@@ -16,7 +16,11 @@ def render(report: Report) -> str:
     if root is None:
         lines = sum(source.lines for source in report.sources)
         return f"**vllm-triage {report.tool_version}**: no incident in {lines} lines.\n"
-    out = [f"## {_escape(root.title)}", "", f"`{root.kind.value}` · {root.severity.value} · {root.confidence.value}"]
+    out = [
+        f"## {_escape(root.title)}",
+        "",
+        f"`{root.kind.value}` · {root.severity.value} · {root.confidence.value}",
+    ]
     out += ["", _escape(root.summary), "", f"**Cause.** {_escape(root.cause)}", ""]
     out += _facts(report, root)
     out += ["**Evidence**", "", *_fenced(_lines(root.evidence)), ""]
@@ -26,7 +30,12 @@ def render(report: Report) -> str:
     for step in root.fix_steps:
         out += _step(step)
     if root.suggested_command:
-        out += ["", "**The server's command with the first change**", "", *_fenced([root.suggested_command], "sh")]
+        out += [
+            "",
+            "**The server's command with the first change**",
+            "",
+            *_fenced([root.suggested_command], "sh"),
+        ]
     if root.verify:
         out += ["", f"**Verify.** {_escape(root.verify)}"]
     others = [incident for incident in report.incidents if incident is not root]
@@ -49,7 +58,12 @@ def _facts(report: Report, incident: Incident) -> list[str]:
     rows = [(name, text) for name, text in rows if text]
     if not rows:
         return []
-    return ["| fact | value |", "|---|---|", *(f"| {name} | {_escape(clean(text))} |" for name, text in rows), ""]
+    return [
+        "| fact | value |",
+        "|---|---|",
+        *(f"| {name} | {_escape(clean(text))} |" for name, text in rows),
+        "",
+    ]
 
 
 def _lines(evidence: tuple[Evidence, ...]) -> list[str]:
@@ -77,5 +91,6 @@ def _escape(text: str) -> str:
     if len(parts) % 2 == 0:
         return _MARKUP.sub(r"\\\1", clean(text))
     return "".join(
-        f"`{part}`" if index % 2 else _MARKUP.sub(r"\\\1", part) for index, part in enumerate(parts)
+        f"`{part}`" if index % 2 else _MARKUP.sub(r"\\\1", part)
+        for index, part in enumerate(parts)
     )

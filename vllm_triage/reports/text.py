@@ -24,7 +24,11 @@ class _Page:
     def wrapped(self, text: str, first: str, rest: str | None = None, most: int = 99) -> list[str]:
         rest = " " * len(first) if rest is None else rest
         rows = textwrap.wrap(
-            clean(text), self.width, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False
+            clean(text),
+            self.width,
+            initial_indent=first,
+            subsequent_indent=rest,
+            break_on_hyphens=False,
         ) or [first.rstrip()]
         if len(rows) > most:
             rows = rows[:most]
@@ -52,7 +56,10 @@ def render(report: Report, *, width: int = 80, colour: bool = False, every: bool
 
 def _nothing(report: Report, page: _Page) -> list[str]:
     lines = sum(source.lines for source in report.sources)
-    names = ", ".join(source.name for source in report.sources if source.problem is None) or "the input"
+    names = (
+        ", ".join(source.name for source in report.sources if source.problem is None)
+        or "the input"
+    )
     out = page.wrapped(f"No incident found in {lines:,} lines of {names}.", "")
     if lines == 0:
         return [*out, "The input is empty: is it the right file?"]
@@ -69,7 +76,8 @@ def _problems(report: Report, page: _Page) -> list[str]:
         row
         for source in cut
         for row in page.wrapped(
-            f"{source.truncated_lines} lines of {source.name} were longer than 1 MiB and were cut.", ""
+            f"{source.truncated_lines} lines of {source.name} were longer than 1 MiB and were cut.",
+            "",
         )
     ]
 
@@ -91,7 +99,11 @@ def _incident(page: _Page, report: Report, incident: Incident) -> list[str]:
     for step in incident.fix_steps:
         out += _step(page, step)
     if incident.suggested_command:
-        out += ["", page.paint("Your command, with the first change", "1"), _INDENT + clean(incident.suggested_command)]
+        out += [
+            "",
+            page.paint("Your command, with the first change", "1"),
+            _INDENT + clean(incident.suggested_command),
+        ]
     if incident.verify:
         out += ["", *page.wrapped(_plain(incident.verify), "Check: ")]
     return out
@@ -117,7 +129,11 @@ def _where(report: Report, incident: Incident) -> str:
 
 def _run(report: Report, incident: Incident) -> RunInfo | None:
     first = incident.evidence[0]
-    own = [run for run in report.runs if run.source == first.source and (run.first_line or 0) <= first.line]
+    own = [
+        run
+        for run in report.runs
+        if run.source == first.source and (run.first_line or 0) <= first.line
+    ]
     return own[-1] if own else (report.runs[0] if len(report.runs) == 1 else None)
 
 
@@ -132,7 +148,12 @@ def _evidence(page: _Page, report: Report, incident: Incident) -> list[str]:
     out: list[str] = []
     for index, one in enumerate(incident.evidence[:_MAX_EVIDENCE]):
         place = located(one.source, one.line) if several else f"line {one.line}"
-        rows = page.wrapped(one.text.strip() or "(blank)", f"{_INDENT}{place}  ", _INDENT * 3, 4 if index == 0 else 1)
+        rows = page.wrapped(
+            one.text.strip() or "(blank)",
+            f"{_INDENT}{place}  ",
+            _INDENT * 3,
+            4 if index == 0 else 1,
+        )
         out += [page.paint(row, "33") if index == 0 else page.paint(row, "2") for row in rows]
     return out
 
@@ -160,14 +181,18 @@ def _others(page: _Page, root: Incident, others: Sequence[Incident]) -> list[str
     for incident in apart:
         first = incident.evidence[0]
         out += page.wrapped(
-            f"{incident.severity.value}, {incident.kind.value} (line {first.line}): {incident.title}", "Also: "
+            f"{incident.severity.value}, {incident.kind.value} (line {first.line}): {incident.title}",
+            "Also: ",
         )
     return out
 
 
 def _more(page: _Page, root: Incident) -> list[str]:
     names = " | ".join([root.kind.value, *root.topics[:2]])
-    return ["", *[page.paint(row, "2") for row in page.wrapped(f"vllm-triage explain {names}", "More: ")]]
+    return [
+        "",
+        *[page.paint(row, "2") for row in page.wrapped(f"vllm-triage explain {names}", "More: ")],
+    ]
 
 
 def _plain(text: str) -> str:
