@@ -1,0 +1,247 @@
+"""The command as a user runs it: a process, its streams and its exit code."""
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import FIXTURES
+
+LOG = FIXTURES / "oom" / "kv-cache-too-small.log"
+HEALTHY = next((FIXTURES / "healthy").glob("*.log"))
+
+
+def run(
+    *args: str | Path, stdin: bytes = b"", env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "vllm_triage", *map(str, args)],
+        input=stdin,
+        capture_output=True,
+        env={**os.environ, **(env or {})},
+        check=False,
+    )
+    return subprocess.CompletedProcess(
+        done.args, done.returncode, done.stdout.decode(), done.stderr.decode()
+    )
+
+
+def test_a_broken_log_exits_with_1_and_says_what_broke() -> None:
+    done = run(LOG)
+
+    assert done.returncode == 1
+    assert "oom.kv_cache" in done.stdout
+    assert done.stderr == ""
+
+
+def test_a_healthy_log_exits_with_0() -> None:
+    done = run(HEALTHY)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("No incident found")
+
+
+@pytest.mark.parametrize(("severity", "code"), [("fatal", 1), ("notice", 1), ("never", 0)])
+def test_fail_on_sets_the_exit_code(severity: str, code: int) -> None:
+    assert run(LOG, "--fail-on", severity).returncode == code
+
+
+def test_standard_input_is_read_without_arguments_and_as_a_dash() -> None:
+    for args in ((), ("-",)):
+        done = run(*args, "--format", "json", stdin=LOG.read_bytes())
+        report = json.loads(done.stdout)
+        assert report["incidents"][0]["kind"] == "oom.kv_cache"
+        assert report["sources"][0]["name"] == "<stdin>"
+
+
+def test_a_missing_file_is_one_sentence_with_a_near_name(tmp_path: Path) -> None:
+    (tmp_path / "server.log").write_text("x\n")
+
+    done = run(tmp_path / "servr.log")
+
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1
+    assert "no such file; did you mean server.log?" in done.stderr
+
+
+def test_a_folder_without_logs_is_one_sentence(tmp_path: Path) -> None:
+    done = run(tmp_path)
+
+    assert done.returncode == 2
+    assert "no logs in this folder" in done.stderr
+
+
+def test_a_binary_file_is_one_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "weights.bin"
+    path.write_bytes(bytes(range(256)) * 64)
+
+    done = run(path)
+
+    assert done.returncode == 2
+    assert "looks like a binary file" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_empty_file_is_no_incident(tmp_path: Path) -> None:
+    path = tmp_path / "empty.log"
+    path.touch()
+
+    done = run(path)
+
+    assert done.returncode == 0
+    assert "empty" in done.stdout
+
+
+def test_the_readable_rest_is_triaged(tmp_path: Path) -> None:
+    done = run(tmp_path / "missing.log", LOG, "--format", "json")
+
+    assert done.returncode == 2
+    assert json.loads(done.stdout)["incidents"][0]["kind"] == "oom.kv_cache"
+    assert "missing.log: no such file" in done.stderr
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_an_unreadable_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "secret.log"
+    path.write_text("x\n")
+    path.chmod(0)
+
+    done = run(path)
+
+    assert done.returncode == 2
+    assert "secret.log: cannot be read: Permission denied" in done.stderr
+
+
+def test_a_truncated_archive_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
+    path = tmp_path / "pod.log.gz"
+    data = gzip.compress(LOG.read_bytes() * 50)
+    path.write_bytes(data[: len(data) * 3 // 4])
+
+    done = run(path)
+
+    assert done.returncode == 2
+    assert "oom.kv_cache" in done.stdout
+    assert "could be read only as far as line" in done.stderr
+
+
+@pytest.mark.parametrize("content", ["title = 1", "not toml [", 'title = "x"\nseverity = "bad"'])
+def test_a_bad_rule_folder_names_the_file(tmp_path: Path, content: str) -> None:
+    (tmp_path / "oom").mkdir()
+    (tmp_path / "oom" / "load.toml").write_text(content)
+
+    done = run("--rules", tmp_path, LOG)
+
+    assert done.returncode == 2
+    assert "oom/load.toml" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_rule_folder_that_is_missing_is_one_sentence(tmp_path: Path) -> None:
+    done = run("--rules", tmp_path / "none", LOG)
+
+    assert done.returncode == 2
+    assert "no such folder" in done.stderr
+
+
+def test_a_users_rule_replaces_the_built_in_one(tmp_path: Path) -> None:
+    (tmp_path / "oom").mkdir()
+    (tmp_path / "oom" / "kv_cache.toml").write_text(
+        'title = "Ours"\nseverity = "fatal"\nsummary = "s"\ncause = "c"\n'
+        '[[fix]]\ndo = "Call us."\n'
+        '[[pattern]]\nname = "ours"\nkeywords = ["KV cache is needed"]\nregex = "KV cache is needed"\n'
+        'printed_by = "vllm"\nhits = ["ValueError: KV cache is needed"]\nmisses = ["KV cache is full"]\n'
+    )
+
+    by_option = run("--rules", tmp_path, LOG)
+    by_variable = run(LOG, env={"VLLM_TRIAGE_RULES": str(tmp_path)})
+
+    assert "Ours" in by_option.stdout
+    assert by_option.stdout == by_variable.stdout
+
+
+def test_wrong_usage_is_one_sentence() -> None:
+    done = run(LOG, "--format", "yaml")
+
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_file_named_like_a_command_is_reachable(tmp_path: Path) -> None:
+    (tmp_path / "kinds").write_bytes(LOG.read_bytes())
+    done = subprocess.run(
+        [sys.executable, "-m", "vllm_triage", "./kinds"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 1
+    assert "oom.kv_cache" in done.stdout
+
+
+def test_a_closed_pipe_ends_quietly() -> None:
+    done = subprocess.run(
+        f"{sys.executable} -m vllm_triage {LOG} --format json --all | head -c 1",
+        shell=True,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.stdout, done.stderr) == ("{", "")
+
+
+def test_explain_shows_a_kind_and_a_topic_and_suggests_near_names() -> None:
+    kind, topic, wrong = (
+        run("explain", "oom.load"),
+        run("explain", "memory-budget"),
+        run("explain", "oom.lod"),
+    )
+
+    assert "--gpu-memory-utilization 0.7" in kind.stdout
+    assert "4x A100" in topic.stdout
+    assert wrong.returncode == 2
+    assert "did you mean oom.load" in wrong.stderr
+
+
+def test_steps_follow_the_release() -> None:
+    old = run("explain", "performance.slow_decode", "--vllm", "0.6.3").stdout
+    new = run("explain", "performance.slow_decode", "--vllm", "0.33.0").stdout
+
+    assert "--speculative-model DRAFT_MODEL --num-speculative-tokens 5" in old
+    assert "--spec-method ngram" in new
+    assert "vllm serve MODEL --speculative-model" not in new
+
+
+def test_kinds_lists_every_kind() -> None:
+    from vllm_triage import Kind
+
+    listed = run("kinds").stdout
+
+    assert [kind.value for kind in Kind if kind.value not in listed] == []
+
+
+def test_the_json_schema_is_pinned() -> None:
+    pinned = Path(__file__).with_name("schema.json").read_text("utf-8")
+
+    assert json.loads(run("schema").stdout) == json.loads(pinned)
+
+
+def test_check_rules_is_silent_on_the_built_in_rules(tmp_path: Path) -> None:
+    (tmp_path / "oom").mkdir()
+    (tmp_path / "oom" / "load.toml").write_text(
+        'title = "t"\nseverity = "fatal"\nsummary = "s"\ncause = "c"\n[[fix]]\ndo = "Look."\n'
+        '[[pattern]]\nname = "x"\nkeywords = ["zzz"]\nregex = "nothing"\nprinted_by = "x"\n'
+        'hits = ["a zzz line"]\nmisses = ["a line"]\n'
+    )
+
+    done = run("check-rules", tmp_path)
+
+    assert done.returncode == 2
+    assert "oom/load.toml, x: does not match its hit" in done.stdout
