@@ -126,7 +126,7 @@ def _is_binary(head: bytes) -> bool:
     if head.startswith((b"\xff\xfe", b"\xfe\xff", b"\xef\xbb\xbf")):
         return False
     odd = sum(head.count(byte) for byte in _CONTROL)
-    return head.count(0) * 10 > len(head) or odd * 4 > len(head)
+    return head.count(0) * 10 > len(head) or odd * 30 > len(head)
 
 
 _CONTROL = tuple(bytes([code]) for code in (*range(1, 7), *range(14, 27), 127))
