@@ -10,10 +10,11 @@ from vllm_triage.facts import AnyFacts
 from vllm_triage.model import FixStep
 from vllm_triage.rules import Fix, Form, Rule
 from vllm_triage.run import Run, Value, number
-from vllm_triage.versions import holds, span
+from vllm_triage.versions import holds, parse, span
 
 Values = Mapping[str, str]
 
+_SERVE = regex.compile(r"\bvllm serve (\S+)")
 _WORD = regex.compile(r"[\w./:@+=,%-]{1,300}")
 
 _DEFAULT_UTILIZATION = 0.9
@@ -141,7 +142,9 @@ def _step(fix: Fix, values: Values, version: str | None, position: int) -> FixSt
     return FixStep(
         number=position,
         do=do,
-        command=templates.fill(form.command, _safe(values)) if form.command else None,
+        command=_entry_point(templates.fill(form.command, _safe(values)), version)
+        if form.command
+        else None,
         change={flag: value for flag, value in change.items() if value is not None},
         why=templates.fill(fix.why, values) if fix.why else None,
         risk=fix.risk,
@@ -150,6 +153,14 @@ def _step(fix: Fix, values: Values, version: str | None, position: int) -> FixSt
         documented_as=fix.documented_as,
         docs=fix.docs,
     )
+
+
+def _entry_point(command: str | None, version: str | None) -> str | None:
+    """The `vllm` command came with 0.5.5; before, the server was a module."""
+    number = parse(version)
+    if command is None or number is None or number >= (0, 5, 5):
+        return command
+    return _SERVE.sub(r"python -m vllm.entrypoints.openai.api_server --model \1", command)
 
 
 def _safe(values: Values) -> Values:

@@ -46,6 +46,8 @@ def check(root: Path | None = None) -> list[str]:
             problems.append(str(error))
             continue
         if isinstance(entry, Rule):
+            entry, broken = _compiling(entry)
+            problems += [f"{path.relative_to(base)}, {text}" for text in broken]
             rules[Kind(name)] = entry
         else:
             topics[name] = entry
@@ -65,6 +67,20 @@ def check(root: Path | None = None) -> list[str]:
     for name, topic in topics.items():
         problems += [f"topics/{name}.toml: {text}" for text in _fixes(topic.fix, frozenset())]
     return problems
+
+
+def _compiling(rule: Rule) -> tuple[Rule, list[str]]:
+    """Leave out the patterns whose regex does not compile, with a sentence for each."""
+    good: list[Pattern] = []
+    problems: list[str] = []
+    for pattern in rule.pattern:
+        try:
+            compiled(pattern.regex)
+        except regex.error as error:
+            problems.append(f"{pattern.name}: regex does not compile: {error}")
+        else:
+            good.append(pattern)
+    return (rule.model_copy(update={"pattern": tuple(good)}) if problems else rule), problems
 
 
 def _rule(kind: Kind, rule: Rule, matcher: Matcher) -> Iterator[str]:
@@ -127,11 +143,7 @@ def _fixes(fixes: tuple[Fix, ...], fields: frozenset[str]) -> Iterator[str]:
 def _pattern(
     kind: Kind, pattern: Pattern, fields: frozenset[str], matcher: Matcher
 ) -> Iterator[str]:
-    try:
-        expression = compiled(pattern.regex)
-    except regex.error as error:
-        yield f"regex does not compile: {error}"
-        return
+    expression = compiled(pattern.regex)
     for name in sorted({*expression.groupindex, *pattern.facts} - fields):
         yield f"captures {name!r}, which is no field of {FAMILIES[kind.area].__name__}"
     for name in sorted(

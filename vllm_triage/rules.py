@@ -12,6 +12,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
+import regex
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from vllm_triage.errors import RuleError
@@ -294,10 +295,22 @@ def _builtin() -> Catalogue:
 def _add(rules: dict[Kind, Rule], topics: dict[str, Topic], root: Path) -> None:
     for path in files(root):
         name, entry = read(path, root=root)
+        if root != folder() and isinstance(entry, Rule):
+            _compile(path.relative_to(root), entry)
         if isinstance(entry, Rule):
             rules[Kind(name)] = entry
         else:
             topics[name] = entry
+
+
+def _compile(where: Path, rule: Rule) -> None:
+    """The built-in patterns are proven by the tests; a user's must not fail in the middle of a log."""
+    for pattern in rule.pattern:
+        try:
+            regex.compile(pattern.regex, regex.MULTILINE)
+        except regex.error as error:
+            message = f"{where}: {pattern.name}: regex does not compile: {error}"
+            raise RuleError(message) from error
 
 
 def _installed() -> Iterable[Path]:
