@@ -522,11 +522,24 @@ def _converted(field: str, annotation: object, value: str) -> object:
     return value.strip().rstrip(",;") or None
 
 
+def seconds_field(name: str, family: type[Facts]) -> str | None:
+    """The `_s` field that a number captured in milliseconds fills; None when it is another name."""
+    if not name.endswith("_ms") or name in family.model_fields:
+        return None
+    field = name.removesuffix("_ms") + "_s"
+    return field if field in family.model_fields else None
+
+
 def build(area: str, captured: Mapping[str, str | float | None]) -> AnyFacts:
     """Make an area's facts from captured texts and numbers; what cannot be read is left out."""
     family = FAMILIES[area]
     values: dict[str, object] = {}
     for name, value in captured.items():
+        seconds = seconds_field(name, family)
+        if seconds is not None and value is not None:
+            number = _number(str(value))
+            values.setdefault(seconds, None if number is None else number / 1000)
+            continue
         field = family.model_fields.get(name)
         if field is None or value is None:
             continue

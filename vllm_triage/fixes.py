@@ -57,6 +57,8 @@ def human(name: str, value: object) -> str:
             if abs(value) >= factor:
                 return f"{value / factor:.2f} {unit}"
         return f"{value} bytes"
+    if name.endswith("_s") and not name.endswith("_per_s") and isinstance(value, int | float):
+        return f"{value:g} s"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

@@ -38,7 +38,8 @@ class Collector:
     def add(self, item: Match | Unknown) -> None:
         """Take a match, or an exception that no rule knows."""
         chain = item.event.chain
-        if item.run.phase is Phase.SHUTDOWN and item.run.index not in self._failed:
+        said = item.event.first.phase or item.run.phase
+        if said is Phase.SHUTDOWN and item.run.index not in self._failed:
             return
         if isinstance(item, Match) and item.recogniser.severity is Severity.FATAL:
             self._failed.add(item.run.index)

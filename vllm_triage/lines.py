@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import regex
 
-from vllm_triage.kinds import Level
+from vllm_triage.kinds import Level, Phase
 
 
 class Origin(StrEnum):
@@ -18,7 +18,11 @@ class Origin(StrEnum):
 
 
 class Line(NamedTuple):
-    """One printed line; `text` has no prefix but keeps its indentation."""
+    """One printed line; `text` has no prefix but keeps its indentation.
+
+    `run` and `phase` are those of the moment when it was said: what it belongs to may be
+    complete only much later.
+    """
 
     source: str
     number: int
@@ -32,6 +36,8 @@ class Line(NamedTuple):
     place: str | None = None
     origin: Origin = Origin.LOG
     container: str | None = None
+    run: int | None = None
+    phase: Phase | None = None
 
     @property
     def key(self) -> tuple[str, str | None, str | None, int | None, int | None]:

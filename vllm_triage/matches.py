@@ -138,7 +138,7 @@ class Matcher:
         pattern = item.pattern
         if not _conditions(pattern, event):
             return None
-        phase = phase_of(event.frames, event.first.place) or run.phase
+        phase = phase_of(event.frames, event.first.place) or event.first.phase or run.phase
         if pattern.when is not None and phase is not None and phase is not pattern.when:
             return None
         quantization = run.quantization or quantized_by(event.frames)

@@ -7,6 +7,7 @@ from vllm_triage.envelopes import Text, Unwrapper
 from vllm_triage.errors import SourceError
 from vllm_triage.events import Assembler, Event
 from vllm_triage.incidents import Collector, fold
+from vllm_triage.kinds import Level
 from vllm_triage.lines import Origin, parse
 from vllm_triage.matches import Matcher, Unknown
 from vllm_triage.model import Incident, Report, RunInfo, Source
@@ -88,20 +89,24 @@ class Scanner:
             level=item.level,
             container=item.container,
         ):
+            run = self._runs.current(line)
+            if line.origin is Origin.LOG and line.level not in (Level.INFO, Level.DEBUG):
+                line = line._replace(run=run.index, phase=run.phase)
             # What this line completes was said before it: it belongs to the run as it was then.
             for event in self._assembler.feed(line):
                 self._event(event)
             self._runs.feed(line)
 
     def _event(self, event: Event) -> None:
-        run = self._runs.current(event.first)
+        index = event.first.run
+        run = self._runs.current(event.first) if index is None else self._runs.all[index]
         match = self._matcher.find(event, run, self._position)
         if match is not None:
             self._position += 1
             self._collector.add(match)
         elif event.exception is not None and event.origin is Origin.LOG:
             self._position += 1
-            phase = phase_of(event.frames, event.first.place) or run.phase
+            phase = phase_of(event.frames, event.first.place) or event.first.phase or run.phase
             self._collector.add(Unknown(event, run, phase, self._position))
 
     def end_source(self, source: Source | None = None) -> None:

@@ -9,7 +9,7 @@ from vllm_triage import templates
 from vllm_triage.envelopes import Unwrapper
 from vllm_triage.errors import RuleError
 from vllm_triage.events import Assembler, Event
-from vllm_triage.facts import FAMILIES
+from vllm_triage.facts import FAMILIES, seconds_field
 from vllm_triage.kinds import Kind, Phase
 from vllm_triage.lines import parse
 from vllm_triage.matches import Match, Matcher, compiled, satisfies
@@ -144,7 +144,10 @@ def _pattern(
     kind: Kind, pattern: Pattern, fields: frozenset[str], matcher: Matcher
 ) -> Iterator[str]:
     expression = compiled(pattern.regex)
-    for name in sorted({*expression.groupindex, *pattern.facts} - fields):
+    named = {*expression.groupindex, *pattern.facts}
+    for name in sorted(
+        one for one in named - fields if seconds_field(one, FAMILIES[kind.area]) is None
+    ):
         yield f"captures {name!r}, which is no field of {FAMILIES[kind.area].__name__}"
     for name in sorted(
         {*pattern.at_least, *pattern.at_most} - set(expression.groupindex) - _OBSERVED

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from vllm_triage.kinds import Confidence, Role, Severity
 from vllm_triage.model import FixStep, Incident, Report, RunInfo
 from vllm_triage.reports.clean import clean, located
+from vllm_triage.versions import parse
 
 _COLOURS = {Severity.FATAL: "1;31", Severity.DEGRADED: "1;33", Severity.NOTICE: "1;36"}
 _MAX_EVIDENCE = 3
@@ -159,7 +160,7 @@ def _evidence(page: _Page, report: Report, incident: Incident) -> list[str]:
 
 
 def _step(page: _Page, step: FixStep) -> list[str]:
-    only = f" (vLLM {step.holds_for})" if step.holds_for else ""
+    only = f" (vLLM {step.holds_for})" if step.holds_for and not _is_old(step.holds_for) else ""
     out = page.wrapped(f"{_plain(step.do)}{only}", f"{step.number}. ".rjust(5))
     if step.command:
         out.append(page.paint(" " * 7 + clean(step.command), "32"))
@@ -169,6 +170,12 @@ def _step(page: _Page, step: FixStep) -> list[str]:
     if note:
         out += [page.paint(row, "2") for row in page.wrapped(f"({_plain(note)})", " " * 5)]
     return out
+
+
+def _is_old(holds_for: str) -> bool:
+    """Every release in use knows it: not worth a reader's time."""
+    first = parse(holds_for.removeprefix(">="))
+    return holds_for.startswith(">=") and first is not None and first < (0, 8, 0)
 
 
 def _others(page: _Page, root: Incident, others: Sequence[Incident]) -> list[str]:
