@@ -34,7 +34,7 @@ _NUMBER = regex.compile(r"-?\d[\d,_]*(?:\.\d+)?")
 class Facts(BaseModel):
     """What every area shares."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     rank: int | None = None
     """The rank in the process group that printed the line."""

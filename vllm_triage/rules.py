@@ -28,7 +28,7 @@ _Version = Annotated[str, Field(pattern=r"^\d+\.\d+(\.\d+)?(\.?(post|rc|dev)\d+)
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Form(_Strict):

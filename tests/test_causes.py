@@ -1,0 +1,122 @@
+"""Which of the things that a log shows is the root cause."""
+
+from pathlib import Path
+
+import pytest
+
+from vllm_triage import Kind, Scanner, Severity, triage
+
+OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 23.56 GiB of which 1.00 GiB is free."
+TIMEOUT = "[rank1]:[E ProcessGroupNCCL.cpp:563] [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=2, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600059 milliseconds before timing out."
+DEAD = "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue. See stack trace (above) for the root cause."
+READY = "INFO:     Application startup complete."
+ANSWER = 'INFO:     10.0.0.5:1234 - "POST /v1/completions HTTP/1.1" 200 OK'
+
+
+def root(*rows: str) -> Kind | None:
+    report = triage(iter(rows))
+    return report.root.kind if report.root else None
+
+
+def test_a_cause_explains_a_time_out_printed_before_it() -> None:
+    assert (
+        root(TIMEOUT, "RuntimeError: CUDA error: an illegal memory access was encountered")
+        is Kind.GPU_CUDA_ERROR
+    )
+
+
+def test_a_consequence_alone_is_what_is_reported() -> None:
+    report = triage(iter([DEAD]))
+
+    assert report.root is not None
+    assert report.root.kind is Kind.ENGINE_DEAD
+    assert report.root.collect
+
+
+def test_nccls_last_error_decides() -> None:
+    rows = ["torch.distributed.DistBackendError: NCCL error in: x.cpp:77, unhandled cuda error, NCCL version 2.26.2",
+            "ncclUnhandledCudaError: Call to CUDA function failed.", "Last error:"]  # fmt: skip
+
+    assert root(*rows, "Cuda failure 2 'out of memory'") is Kind.OOM_LOAD
+    assert root(*rows, "Cuda failure 999 'unknown error'") is Kind.DISTRIBUTED_NCCL_CUDA_ERROR
+
+
+def test_rays_guesses_are_no_proof_of_an_oom_kill() -> None:
+    guess = "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task. There are some potential root causes. (1) The process is killed by SIGKILL by OOM killer due to high memory usage."
+
+    assert root(guess) is Kind.DISTRIBUTED_RAY
+    assert (
+        root(guess, "[1.2] Out of memory: Killed process 42 (ray::IDLE) total-vm:1kB")
+        is Kind.OOM_HOST
+    )
+
+
+def test_the_phase_tells_the_kinds_of_gpu_oom() -> None:
+    assert root(OOM) is Kind.OOM_LOAD
+    assert root(READY, ANSWER, OOM, DEAD) is Kind.OOM_INFERENCE
+
+
+def test_a_server_that_answers_afterwards_did_not_die() -> None:
+    report = triage(iter([READY, ANSWER, "", "Traceback (most recent call last):", '  File "/x/site-packages/vllm/a.py", line 1, in execute_model', "    x", OOM, ANSWER, ANSWER]))  # fmt: skip
+
+    assert report.root is not None
+    assert report.root.severity is Severity.DEGRADED
+
+
+def test_errors_while_shutting_down_on_purpose_are_no_incident() -> None:
+    assert root(READY, ANSWER, "INFO:     Shutting down", DEAD) is None
+
+
+def test_several_files_are_one_deployment(tmp_path: Path) -> None:
+    (tmp_path / "node0.log").write_text(f"2026-05-01 10:10:00 {TIMEOUT}\n")
+    (tmp_path / "node1.log").write_text(
+        "ERROR 05-01 10:00:00 [x.py:1] RuntimeError: CUDA error: misaligned address\n"
+    )
+
+    report = triage([tmp_path / "node0.log", tmp_path / "node1.log"])
+
+    assert report.root is not None
+    assert report.root.kind is Kind.GPU_CUDA_ERROR
+    assert report.root.evidence[0].source.endswith("node1.log")
+    assert report.incidents[1].caused_by == report.root.id
+
+
+def test_the_scanner_tells_an_incident_once_and_agrees_with_triage() -> None:
+    rows = [OOM, "", DEAD, "", OOM]
+    scanner = Scanner("x")
+    told = [incident.kind for row in rows for incident in scanner.feed(row)]
+    told += [incident.kind for incident in scanner.close()]
+
+    assert sorted(told) == sorted(set(told))
+    assert scanner.report().root_cause is not None
+    assert {incident.kind for incident in scanner.report().incidents} == set(told)
+
+
+@pytest.mark.parametrize(
+    "exception", ["KeyboardInterrupt", "SystemExit: 0", "asyncio.exceptions.CancelledError"]
+)
+def test_an_orderly_end_is_no_incident(exception: str) -> None:
+    assert (
+        root(
+            "Traceback (most recent call last):", '  File "a.py", line 1, in f', "    x", exception
+        )
+        is None
+    )
+
+
+def test_an_unknown_exception_is_said_to_be_unknown() -> None:
+    report = triage(iter(["Traceback (most recent call last):", '  File "/x/site-packages/vllm/v1/a.py", line 7, in f', "    x", "FooError: bar"]))  # fmt: skip
+
+    assert report.root is not None
+    facts = report.root.facts.model_dump(exclude_none=True)
+    assert report.root.kind is Kind.ENGINE_UNRECOGNISED
+    assert (facts["exception"], facts["last_frame"]) == ("FooError", "vllm/v1/a.py:7 in f")
+
+
+def test_a_model_name_that_a_shell_would_run_never_enters_a_command() -> None:
+    report = triage(
+        iter(["ValueError: Invalid repository ID or local directory specified: 'x; rm -rf /'."])
+    )
+
+    assert report.root is not None
+    assert not [step for step in report.root.fix_steps if "rm -rf" in (step.command or "")]
