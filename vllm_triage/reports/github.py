@@ -1,7 +1,10 @@
 """GitHub workflow annotations."""
 
+from collections.abc import Sequence
+
 from vllm_triage.kinds import Severity
 from vllm_triage.model import Incident, Report
+from vllm_triage.reports.clean import clean
 
 _LEVEL = {Severity.FATAL: "error", Severity.DEGRADED: "warning", Severity.NOTICE: "notice"}
 
@@ -18,20 +21,22 @@ def _annotation(incident: Incident) -> str:
         f"{step.number}. {step.do}" + (f"  {step.command}" if step.command else "")
         for step in incident.fix_steps
     ]
+    # A stream has no file that an annotation could stand in.
+    is_file = not first.source.startswith("<")
+    place = (("file", first.source), ("line", str(first.line))) if is_file else ()
     properties = ",".join(
         f"{name}={_property(value)}"
         for name, value in (
-            ("file", first.source),
-            ("line", str(first.line)),
+            *place,
             ("title", f"{incident.title} ({incident.kind.value})"),
         )
     )
-    return f"::{_LEVEL[incident.severity]} {properties}::{_data(chr(10).join(body))}\n"
+    return f"::{_LEVEL[incident.severity]} {properties}::{_data(body)}\n"
 
 
-def _data(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+def _data(lines: Sequence[str]) -> str:
+    return "%0A".join(clean(line).replace("%", "%25") for line in lines)
 
 
 def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
+    return _data([text]).replace(":", "%3A").replace(",", "%2C")

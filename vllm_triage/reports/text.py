@@ -4,14 +4,21 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from vllm_triage.kinds import Confidence, Role, Severity
-from vllm_triage.model import FixStep, Incident, Report, RunInfo
+import regex
+
+from vllm_triage import lines, versions
+from vllm_triage.kinds import Confidence, Phase, Role, Severity
+from vllm_triage.model import Evidence, FixStep, Incident, Report, RunInfo
 from vllm_triage.reports.clean import clean, located
-from vllm_triage.versions import parse
 
 _COLOURS = {Severity.FATAL: "1;31", Severity.DEGRADED: "1;33", Severity.NOTICE: "1;36"}
+_PHASES = {Phase.STARTUP: "while starting", Phase.SERVING: "while serving"}
 _MAX_EVIDENCE = 3
+_MAX_OTHERS = 6
+_MAX_NAMES = 3
 _INDENT = "  "
+_EXCEPTION = regex.compile(r"(?<![\w.])[\w.]*(?:Error|Exception): ")
+_NUMBERED = regex.compile(r"(.*?)(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,37 +39,41 @@ class _Page:
             break_on_hyphens=False,
         ) or [first.rstrip()]
         if len(rows) > most:
-            rows = rows[:most]
-            rows[-1] = rows[-1][: self.width - 2] + " …"
+            last = rows[most - 1] + " " + " ".join(row.strip() for row in rows[most:])
+            rows = [*rows[: most - 1], _cut(last, self.width)]
         return rows
 
 
 def render(report: Report, *, width: int = 80, colour: bool = False, every: bool = False) -> str:
     """The root cause in full, the rest in a line each; with `every`, all incidents in full."""
-    page = _Page(max(60, min(width, 110)), colour)
+    page = _Page(max(60, min(width, 100)), colour)
     root = report.root
     if root is None:
         return "\n".join([*_nothing(report, page), *_problems(report, page)]) + "\n"
-    out = _incident(page, report, root)
+    out = _incident(page, report, root, every=every)
     others = [incident for incident in report.incidents if incident is not root]
     if every:
         for incident in others:
-            out += ["", page.paint("─" * page.width, "2"), *_incident(page, report, incident)]
+            out += [
+                "",
+                page.paint("─" * page.width, "2"),
+                *_incident(page, report, incident, every=True),
+            ]
     else:
-        out += _others(page, root, others)
-    out += _more(page, root)
+        out += _others(page, report, root, others)
+    out += _more(page, root, hidden=0 if every else len(others))
     out += _problems(report, page)
     return "\n".join(out) + "\n"
 
 
 def _nothing(report: Report, page: _Page) -> list[str]:
-    lines = sum(source.lines for source in report.sources)
-    names = (
-        ", ".join(source.name for source in report.sources if source.problem is None)
-        or "the input"
-    )
-    out = page.wrapped(f"No incident found in {lines:,} lines of {names}.", "")
-    if lines == 0:
+    count = sum(source.lines for source in report.sources)
+    read = [source.name for source in report.sources if source.problem is None]
+    names = ", ".join(read[:_MAX_NAMES]) or "the input"
+    if len(read) > _MAX_NAMES:
+        names += f" and {len(read) - _MAX_NAMES} more"
+    out = page.wrapped(f"No incident found in {count:,} lines of {names}.", "")
+    if count == 0:
         return [*out, "The input is empty: is it the right file?"]
     hint = (
         "If the server is broken all the same, give the log from its start, with the output of "
@@ -83,49 +94,64 @@ def _problems(report: Report, page: _Page) -> list[str]:
     ]
 
 
-def _incident(page: _Page, report: Report, incident: Incident) -> list[str]:
+def _incident(page: _Page, report: Report, incident: Incident, *, every: bool) -> list[str]:
     word = incident.severity.value.upper()
-    head = page.wrapped(f"{word}  {incident.title}", "", " " * (len(word) + 2))
+    margin = " " * (len(word) + 2)
+    head = page.wrapped(f"{word}  {incident.title}", "", margin)
     head[0] = page.paint(word, _COLOURS[incident.severity]) + page.paint(head[0][len(word) :], "1")
-    out = [*head, *page.wrapped(_where(report, incident), " " * (len(word) + 2)), ""]
-    out += _evidence(page, report, incident)
-    out.append("")
-    if incident.role is Role.CONSEQUENCE and incident.caused_by is None:
-        out += page.wrapped("The cause is not in this log. Collect next:", "")
-        for item in incident.collect:
-            out += page.wrapped(item, "  - ")
-        out.append("")
-    out += page.wrapped(f"{_plain(incident.summary)} {_plain(incident.cause)}", "")
-    out += ["", page.paint("What to do", "1")]
+    run = _run(report, incident)
+    is_orphan = incident.role is Role.CONSEQUENCE and incident.caused_by is None
+    story = [_plain(incident.summary), _plain(incident.cause)]
+    if not every:
+        # The summary may quote the log, the steps are what the reader needs to see.
+        story = [_cut(text, 3 * page.width) for text in story]
+    if is_orphan:
+        story.insert(0, "The cause is not in this log.")
+    out = [
+        *head,
+        *_where(page, run, incident, margin),
+        "",
+        *_evidence(page, report, incident, every=every),
+        "",
+        *page.wrapped(" ".join(story), ""),
+        "",
+        page.paint("What to do", "1"),
+    ]
     for step in incident.fix_steps:
-        out += _step(page, step)
+        out += _step(page, step, run)
     if incident.suggested_command:
         out += [
             "",
             page.paint("Your command, with the first change", "1"),
-            _INDENT + clean(incident.suggested_command),
+            *_command(page, incident.suggested_command, _INDENT),
         ]
+    if is_orphan and incident.collect:
+        out += ["", page.paint("Collect, while the cause is unknown", "1")]
+        for item in incident.collect:
+            out += page.wrapped(_plain(item), "  - ")
     if incident.verify:
         out += ["", *page.wrapped(_plain(incident.verify), "Check: ")]
     return out
 
 
-def _where(report: Report, incident: Incident) -> str:
-    run = _run(report, incident)
+def _where(page: _Page, run: RunInfo | None, incident: Incident, margin: str) -> list[str]:
     parts = [incident.kind.value]
     if run is not None:
         parts += [f"vLLM {run.vllm_version}" if run.vllm_version else "", run.model or ""]
+        parts.append(_PHASES.get(run.phase, "") if run.phase else "")
     parts.append(_processes(incident.processes))
     if incident.count > 1:
         parts.append(f"{incident.count} times")
     if run is not None and run.restarts:
-        parts.append(f"{run.restarts} restarts")
+        parts.append(f"{run.restarts} restart{'s' if run.restarts > 1 else ''}")
     if incident.first_seen:
         later = incident.last_seen if incident.last_seen != incident.first_seen else None
         parts.append(incident.first_seen + (f" to {later}" if later else ""))
     if incident.confidence is not Confidence.CERTAIN:
         parts.append(f"{incident.confidence.value}, not certain")
-    return " · ".join(part for part in parts if part)
+    # Each part stays in one row where it can.
+    kept = " · ".join(clean(part).replace(" ", "\xa0") for part in parts if part)
+    return [row.replace("\xa0", " ") for row in page.wrapped(kept, margin)]
 
 
 def _run(report: Report, incident: Incident) -> RunInfo | None:
@@ -139,31 +165,59 @@ def _run(report: Report, incident: Incident) -> RunInfo | None:
 
 
 def _processes(names: Sequence[str]) -> str:
-    if len(names) > 3:
-        return f"{names[0]} and {len(names) - 1} more processes"
-    return ", ".join(names)
+    if len(names) < 3:
+        return ", ".join(names)
+    parts = [_NUMBERED.fullmatch(name) for name in names]
+    found = [(part[1], int(part[2])) for part in parts if part is not None]
+    numbers = sorted(number for _, number in found)
+    if (
+        len(found) == len(names)
+        and len({stem for stem, _ in found}) == 1
+        and numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+    ):
+        return f"{found[0][0]}{numbers[0]} to {numbers[-1]}"
+    return f"{names[0]} and {len(names) - 1} more processes"
 
 
-def _evidence(page: _Page, report: Report, incident: Incident) -> list[str]:
-    several = len({source.name for source in report.sources}) > 1
+def _evidence(page: _Page, report: Report, incident: Incident, *, every: bool) -> list[str]:
     out: list[str] = []
-    for index, one in enumerate(incident.evidence[:_MAX_EVIDENCE]):
-        place = located(one.source, one.line) if several else f"line {one.line}"
-        rows = page.wrapped(
-            one.text.strip() or "(blank)",
-            f"{_INDENT}{place}  ",
-            _INDENT * 3,
-            4 if index == 0 else 1,
-        )
+    said: set[str] = set()
+    shown = incident.evidence if every else incident.evidence[:_MAX_EVIDENCE]
+    for index, one in enumerate(shown):
+        first = f"{_INDENT}{_place(report, one)}  "
+        most = 3 if index == 0 else 1
+        text = clean(one.text).strip() or "(blank)"
+        if len(text) > (page.width - len(first)) * min(most, 2):
+            text = _said(one)
+        if _cut(text, page.width) in said:
+            continue
+        said.add(_cut(text, page.width))
+        rows = page.wrapped(text, first, _INDENT * 3, most)
         out += [page.paint(row, "33") if index == 0 else page.paint(row, "2") for row in rows]
     return out
 
 
-def _step(page: _Page, step: FixStep) -> list[str]:
-    only = f" (vLLM {step.holds_for})" if step.holds_for and not _is_old(step.holds_for) else ""
+def _place(report: Report, one: Evidence) -> str:
+    several = len({source.name for source in report.sources}) > 1
+    return clean(located(one.source, one.line)) if several else f"line {one.line}"
+
+
+def _said(one: Evidence) -> str:
+    """A long line without what loggers and shippers put before the message."""
+    parsed = lines.parse(one.source, one.line, one.text)
+    text = one.text if len(parsed) > 1 else parsed[0].text.strip()
+    exception = _EXCEPTION.search(text)
+    if exception is not None and exception.start() > 40:
+        text = text[exception.start() :]
+    return text if text == one.text.strip() else f"… {text}"
+
+
+def _step(page: _Page, step: FixStep, run: RunInfo | None) -> list[str]:
+    release = run.vllm_version if run else None
+    only = "" if _is_plain(step.holds_for, release) else f" (vLLM {step.holds_for})"
     out = page.wrapped(f"{_plain(step.do)}{only}", f"{step.number}. ".rjust(5))
     if step.command:
-        out.append(page.paint(" " * 7 + clean(step.command), "32"))
+        out += _command(page, step.command, " " * 7)
     note = step.why
     if step.documented_as and step.documented_as not in f"{step.command} {step.do}":
         note = f"documented as {step.documented_as}" + (f"; {note}" if note else "")
@@ -172,34 +226,54 @@ def _step(page: _Page, step: FixStep) -> list[str]:
     return out
 
 
-def _is_old(holds_for: str) -> bool:
-    """Every release in use knows it: not worth a reader's time."""
-    first = parse(holds_for.removeprefix(">="))
-    return holds_for.startswith(">=") and first is not None and first < (0, 8, 0)
+def _command(page: _Page, command: str, margin: str) -> list[str]:
+    """Never wrapped: it is there to be copied."""
+    return [page.paint(margin + clean(row), "32") for row in command.splitlines()]
 
 
-def _others(page: _Page, root: Incident, others: Sequence[Incident]) -> list[str]:
+def _is_plain(holds_for: str | None, release: str | None) -> bool:
+    """The log's release is known to accept it, or every release in use is: not worth a word."""
+    if holds_for is None:
+        return True
+    if holds_for.startswith("<="):
+        since, until = None, holds_for.removeprefix("<=")
+    else:
+        since, _, until = holds_for.removeprefix(">=").partition(" - ")
+    if versions.parse(release) is not None:
+        return versions.holds(release, since, until)
+    first = versions.parse(since)
+    return not until and first is not None and first < (0, 8, 0)
+
+
+def _others(page: _Page, report: Report, root: Incident, others: Sequence[Incident]) -> list[str]:
     caused = [incident for incident in others if incident.caused_by == root.id]
     apart = [incident for incident in others if incident.caused_by != root.id]
-    out: list[str] = []
+    out: list[str] = [""] if others else []
     if caused:
-        names = ", ".join(f"{one.kind.value} (line {one.evidence[0].line})" for one in caused)
-        out += ["", *page.wrapped(names, "Follows from it: ")]
-    for incident in apart:
-        first = incident.evidence[0]
-        out += page.wrapped(
-            f"{incident.severity.value}, {incident.kind.value} (line {first.line}): {incident.title}",
-            "Also: ",
-        )
+        names = ", ".join(_named(report, one) for one in caused[:_MAX_OTHERS])
+        out += page.wrapped(names, "Also seen, caused by this: ", _INDENT)
+    for incident in apart[:_MAX_OTHERS]:
+        text = f"{incident.severity.value}, {_named(report, incident)}: {incident.title}"
+        out += page.wrapped(text, "Also: ", _INDENT, 2)
     return out
 
 
-def _more(page: _Page, root: Incident) -> list[str]:
-    names = " | ".join([root.kind.value, *root.topics[:2]])
-    return [
-        "",
-        *[page.paint(row, "2") for row in page.wrapped(f"vllm-triage explain {names}", "More: ")],
-    ]
+def _named(report: Report, incident: Incident) -> str:
+    by = f" in {_processes(incident.processes)}" if incident.processes else ""
+    return f"{incident.kind.value}{by} ({_place(report, incident.evidence[0])})"
+
+
+def _more(page: _Page, root: Incident, *, hidden: int) -> list[str]:
+    text = f"vllm-triage explain {root.kind.value}"
+    if root.topics:
+        text += f" (or {', '.join(root.topics[:2])})"
+    if hidden:
+        text += "; --all shows every incident in full"
+    return ["", *[page.paint(row, "2") for row in page.wrapped(text, "More: ")]]
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 2].rstrip() + " …"
 
 
 def _plain(text: str) -> str:
