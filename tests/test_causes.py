@@ -120,3 +120,31 @@ def test_a_model_name_that_a_shell_would_run_never_enters_a_command() -> None:
 
     assert report.root is not None
     assert not [step for step in report.root.fix_steps if "rm -rf" in (step.command or "")]
+
+
+def test_very_many_unknown_exceptions_give_a_bounded_report() -> None:
+    rows = [f"Traceback (most recent call last):\n  File 'a.py', line 1, in f\nodd.E{number}Error: x" for number in range(500)]  # fmt: skip
+    report = triage(iter("\n\n".join(rows).splitlines()))
+
+    assert 2 <= len(report.incidents) <= 40
+    assert sum(incident.count for incident in report.incidents) == 500
+
+
+def test_a_crash_loop_of_many_runs_folds_into_one_incident() -> None:
+    banner = "INFO 05-01 10:00:00 [api_server.py:1] vLLM API server version 0.9.2"
+    report = triage(iter([banner, OOM, ""] * 200))
+
+    assert report.root is not None
+    assert report.root.kind is Kind.OOM_LOAD
+    assert report.root.count == 200
+
+
+def test_a_report_in_between_changes_nothing() -> None:
+    scanner = Scanner("x")
+    for row in [OOM, "", DEAD, ""]:
+        list(scanner.feed(row))
+    before = scanner.report()
+
+    assert scanner.report() == before
+    list(scanner.close())
+    assert scanner.report().root_cause == before.root_cause

@@ -1,8 +1,9 @@
 """Causes: which of the things that a log shows explains the others."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from functools import cache
 
 import regex
 
@@ -43,6 +44,17 @@ class Group:
     last_seen: str | None = None
     last_line: int = 0
     caused_by: "Group | None" = None
+
+    def copy(self) -> "Group":
+        """A group that can be changed without changing this one."""
+        return replace(
+            self,
+            fields=dict(self.fields),
+            lines=list(self.lines),
+            patterns=list(self.patterns),
+            processes=dict(self.processes),
+            said=set(self.said),
+        )
 
     def add_lines(self, lines: Sequence[Line]) -> None:
         """Keep a few lines as evidence, each once."""
@@ -105,7 +117,8 @@ def _surer(item: Match, other: Match) -> bool:
     )
 
 
-def explains(kind: Kind, explained_by: Sequence[str]) -> bool:
+@cache
+def explains(kind: Kind, explained_by: tuple[str, ...]) -> bool:
     """Tell whether a kind is among those that explain another."""
     return any(fnmatchcase(kind.value, glob) for glob in explained_by)
 

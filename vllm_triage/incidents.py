@@ -1,7 +1,7 @@
 """Incidents: matches folded, repeats counted, consequences under their cause."""
 
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Sequence
 
 from vllm_triage import templates
 from vllm_triage.causes import MAX_PROCESSES, Group, choose, is_warning, label, order
@@ -19,6 +19,8 @@ Redact = Callable[[str], str]
 
 MAX_TEXT = 2000
 _MAX_CHAINS = 4096
+_MAX_PER_KIND = 32
+_MAX_GROUPS = 256
 # How a program ends on purpose, and what a client that went away leaves behind.
 _ORDERLY = frozenset(
     ("KeyboardInterrupt", "SystemExit", "CancelledError", "GeneratorExit", "StopIteration",
@@ -32,8 +34,16 @@ class Collector:
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
         self._groups: dict[tuple[Kind, str, int], Group] = {}
-        self._chains: OrderedDict[int, list[Match | Unknown]] = OrderedDict()
+        self._last: dict[tuple[Kind, str], Group] = {}
+        self._counts: Counter[Kind] = Counter()
+        self._chains: OrderedDict[tuple[object, ...], list[Match | Unknown]] = OrderedDict()
         self._failed: set[int] = set()
+        self._seen: set[tuple[Kind, str]] = set()
+
+    @property
+    def variety(self) -> int:
+        """How many different things were said; it grows when there may be a new incident."""
+        return len(self._seen)
 
     def add(self, item: Match | Unknown) -> None:
         """Take a match, or an exception that no rule knows."""
@@ -43,22 +53,57 @@ class Collector:
             return
         if isinstance(item, Match) and item.recogniser.severity is Severity.FATAL:
             self._failed.add(item.run.index)
+        if len(self._seen) < _MAX_GROUPS:
+            self._seen.add(_topic(item))
         if not chain:
             self._fold(item)
             return
-        self._chains.setdefault(chain, []).append(item)
+        self._chains.setdefault((chain, *item.event.first.key), []).append(item)
         if len(self._chains) > _MAX_CHAINS:
             _, oldest = self._chains.popitem(last=False)
             self._settle(oldest)
 
     def groups(self) -> list[Group]:
-        """What was said so far, one group a kind and run; settles the open chains."""
+        """What was said so far, one group a kind and run; the caller may change them."""
+        view = self._copy()
         for chain in self._chains.values():
-            self._settle(chain)
-        self._chains.clear()
-        for group in self._groups.values():
-            _lower(group, self._groups.values())
-        return list(self._groups.values())
+            view._settle(chain)
+        groups = list(view._groups.values())
+        died: dict[int, list[Group]] = {}
+        for group in groups:
+            if group.kind in (Kind.ENGINE_DEAD, Kind.ENGINE_CRASHED):
+                died.setdefault(group.run.index, []).append(group)
+        for group in groups:
+            _lower(group, died.get(group.run.index, []))
+        return groups
+
+    def _copy(self) -> "Collector":
+        view = Collector(self._catalogue)
+        copies = {id(group): group.copy() for group in self._groups.values()}
+        view._groups = {key: copies[id(group)] for key, group in self._groups.items()}
+        view._last = {key: copies[id(group)] for key, group in self._last.items()}
+        view._counts = self._counts.copy()
+        return view
+
+    def _group(
+        self, kind: Kind, name: str, run: int
+    ) -> tuple[Group | None, tuple[Kind, str, int]]:
+        """The group to count something in, and the key for a new one.
+
+        A log that shows one kind in very many runs, or very many unknown exceptions, has the
+        rest counted with the last of them.
+        """
+        key = (kind, name, run)
+        group = self._groups.get(key)
+        if group is None and self._counts[kind] >= _MAX_PER_KIND:
+            group = self._last.get((kind, name)) or self._last[kind, ""]
+        return group, key
+
+    def _keep(self, key: tuple[Kind, str, int], group: Group) -> Group:
+        kind, name, _ = key
+        self._groups[key] = self._last[kind, name] = self._last[kind, ""] = group
+        self._counts[kind] += 1
+        return group
 
     def _settle(self, chain: list[Match | Unknown]) -> None:
         chosen = choose(chain)
@@ -82,10 +127,9 @@ class Collector:
             -list(Confidence).index(recogniser.pattern.confidence),
             -int(item.event.restored),
         )
-        key = (item.kind, "", item.run.index)
-        group = self._groups.get(key)
+        group, key = self._group(item.kind, "", item.run.index)
         if group is None:
-            group = self._groups[key] = _group(item, item.line, recogniser, rank)
+            group = self._keep(key, _group(item, item.line, recogniser, rank))
         elif rank > group.rank:
             _promote(group, item, recogniser, rank)
         if recogniser.id not in group.patterns:
@@ -93,18 +137,27 @@ class Collector:
         for name, value in item.fields.items():
             if value is not None:
                 group.fields.setdefault(name, value)
-        _count(group, item.event, item.line)
+        _count(group, item, item.line)
 
     def _fold_unknown(self, item: Unknown) -> None:
-        name = (item.event.exception or "").rpartition(".")[2]
+        name = _short_name(item.event)
         rule = self._catalogue.rules.get(Kind.ENGINE_UNRECOGNISED)
         if name in _ORDERLY or name.endswith("Warning") or is_warning(item.event) or rule is None:
             return
-        key = (Kind.ENGINE_UNRECOGNISED, name, item.run.index)
-        group = self._groups.get(key)
+        group, key = self._group(Kind.ENGINE_UNRECOGNISED, name, item.run.index)
         if group is None:
-            group = self._groups[key] = _unrecognised(item, rule)
-        _count(group, item.event, item.event.first)
+            group = self._keep(key, _unrecognised(item, rule))
+        _count(group, item, item.event.first)
+
+
+def _topic(item: Match | Unknown) -> tuple[Kind, str]:
+    if isinstance(item, Match):
+        return item.kind, ""
+    return Kind.ENGINE_UNRECOGNISED, _short_name(item.event)
+
+
+def _short_name(event: Event) -> str:
+    return (event.exception or "").rpartition(".")[2]
 
 
 def _group(item: Match, line: Line, recogniser: Recogniser, rank: tuple[int, int, int]) -> Group:
@@ -180,18 +233,20 @@ def _unrecognised(item: Unknown, rule: Rule) -> Group:
     )
 
 
-def _count(group: Group, event: Event, line: Line) -> None:
+def _count(group: Group, item: Match | Unknown, line: Line) -> None:
     group.last_line = (
         max(group.last_line, line.number) if line.source == group.line.source else group.last_line
     )
     name = label(line)
     # A process prints one exception twice: through its logger and as the interpreter's traceback.
-    said = (name, line.pid, line.time) if line.time else (name, line.pid, event.text[:200])
-    seen = {(one[0], one[1]) for one in group.said} if line.time is None else set()
-    if said not in group.said and (name, line.pid) not in seen:
-        group.count += 1
+    who = (item.run.index, *_topic(item), name, line.pid)
+    said = (*who, line.time) if line.time else who
+    if said not in group.said:
         if len(group.said) < MAX_PROCESSES:
             group.said.add(said)
+            if line.time is not None:
+                group.said.add(who)
+        group.count += 1
         if group.count <= 3:
             group.add_lines([line])
     if name is not None and len(group.processes) < MAX_PROCESSES:
@@ -201,20 +256,12 @@ def _count(group: Group, event: Event, line: Line) -> None:
         group.last_seen = line.time
 
 
-def _lower(group: Group, others: Iterable[Group]) -> None:
+def _lower(group: Group, died: Sequence[Group]) -> None:
     """A server that went on did not die."""
     if group.severity is not Severity.FATAL or group.kind is Kind.ENGINE_DEAD:
         return
     run = group.run
-    if run.source != group.line.source:
-        return
-    died = any(
-        other.run is run
-        and other.kind in (Kind.ENGINE_DEAD, Kind.ENGINE_CRASHED)
-        and other is not group
-        for other in others
-    )
-    if died:
+    if run.source != group.line.source or any(other is not group for other in died):
         return
     if run.last_ready > group.last_line:
         group.severity = (

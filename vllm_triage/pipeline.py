@@ -66,11 +66,11 @@ class Scanner:
 
     def feed(self, line: str) -> Iterator[Incident]:
         """Take one line; yield the incidents that it completes for the first time."""
-        before = self._position
+        before = self._collector.variety
         text = line.rstrip("\n")
         self._bytes += len(line)
         self.feed_numbered(self._number + 1, text)
-        if self._position != before:
+        if self._collector.variety != before:
             yield from self._untold()
 
     def feed_numbered(self, number: int, text: str) -> None:

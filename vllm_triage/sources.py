@@ -28,6 +28,7 @@ _MAGIC = (
     (b"\x28\xb5\x2f\xfd", "zstd"),
 )
 _BOMS = ((b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
+_BLANK = (b"", b"\r")
 _BROKEN = (EOFError, OSError, zlib.error, lzma.LZMAError)
 
 
@@ -135,7 +136,7 @@ _CONTROL = tuple(bytes([code]) for code in (*range(1, 7), *range(14, 27), 127))
 class Reader:
     """The physical lines of one input, numbered from 1 as LF counts them.
 
-    A line over 1 MiB is cut and counted. What cannot be read further ends the lines and
+    Of blank lines in a row only the first is given, all are counted. A line over 1 MiB is cut and counted. What cannot be read further ends the lines and
     sets `problem` to one sentence. Raises SourceError when nothing can be read at all.
     """
 
@@ -194,6 +195,7 @@ class Reader:
             chunks = _recoded(chunks, encoding)
         rest = b""
         is_cut = False
+        after_blank = False
         for chunk in chunks:
             parts = chunk.split(b"\n")
             parts[0] = rest + parts[0]
@@ -202,6 +204,14 @@ class Reader:
                 if is_cut:
                     is_cut = False
                     continue
+                if part in _BLANK:
+                    # A run of blank lines says no more than one.
+                    if after_blank:
+                        self.lines += 1
+                        continue
+                    after_blank = True
+                else:
+                    after_blank = False
                 yield self._line(part)
             if is_cut:
                 rest = b""
