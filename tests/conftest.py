@@ -45,3 +45,12 @@ def name_of(fixture: Fixture) -> str:
 @pytest.fixture(scope="session")
 def catalogue() -> Catalogue:
     return load()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show how many of the known messages are told as their kind."""
+    for state in ("passed", "failed"):
+        for report in terminalreporter.stats.get(state, ()):
+            for name, value in getattr(report, "user_properties", ()):
+                if name == "messages":
+                    terminalreporter.write_line(value)
