@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from vllm_triage.rules import Catalogue, load
+from vllm_triage.catalogue import Catalogue, load
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 

@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -245,3 +246,92 @@ def test_check_rules_is_silent_on_the_built_in_rules(tmp_path: Path) -> None:
 
     assert done.returncode == 2
     assert "oom/load.toml, x: does not match its hit" in done.stdout
+
+
+EXTENSION = """
+[[fix]]
+do = "Ask the storage team."
+
+[[pattern]]
+name       = "our-storage-layer"
+keywords   = ["STORAGE-17"]
+regex      = "STORAGE-17: (?P<path>/[^ \\\\n]+)"
+printed_by = "storage"
+hits       = ["STORAGE-17: /models/a is offline"]
+misses     = ["INFO STORAGE-18"]
+"""
+
+
+@pytest.fixture
+def extension(tmp_path: Path) -> Path:
+    folder = tmp_path / "rules"
+    (folder / "host").mkdir(parents=True)
+    (folder / "host" / "permission.toml").write_text(EXTENSION)
+    return folder
+
+
+def test_a_rule_without_title_adds_to_the_built_in_one(extension: Path) -> None:
+    assert run("check-rules", extension).returncode == 0
+    ours = run("--rules", extension, "--format", "json", stdin=b"STORAGE-17: /models/a is offline\n")  # fmt: skip
+    theirs = run("--rules", extension, "--format", "json", stdin=b"PermissionError: [Errno 13] Permission denied: '/root/.cache'\n")  # fmt: skip
+
+    found = json.loads(ours.stdout)["incidents"][0]
+    assert found["patterns"] == ["host.permission:our-storage-layer"]
+    assert found["fix_steps"][0]["do"] == "Ask the storage team."
+    assert json.loads(theirs.stdout)["incidents"][0]["kind"] == "host.permission"
+
+
+def test_rule_folders_come_from_the_environment_and_from_packages(
+    extension: Path, tmp_path: Path
+) -> None:
+    package = tmp_path / "site"
+    (package / "ours-1.0.dist-info").mkdir(parents=True)
+    (package / "ours-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: ours\nVersion: 1.0\n")  # fmt: skip
+    (package / "ours-1.0.dist-info" / "entry_points.txt").write_text("[vllm_triage.rules]\nours = ours:RULES\n")  # fmt: skip
+    (package / "ours.py").write_text(f"RULES = {str(extension)!r}\n")
+
+    for env in ({"VLLM_TRIAGE_RULES": str(extension)}, {"PYTHONPATH": str(package)}):
+        done = run(stdin=b"STORAGE-17: /models/a is offline\n", env=env)
+        assert (done.returncode, done.stderr) == (1, "")
+        assert "host.permission" in done.stdout
+
+
+def test_a_kind_that_does_not_exist_is_told_with_near_ones(tmp_path: Path) -> None:
+    (tmp_path / "host").mkdir()
+    (tmp_path / "host" / "permissions.toml").write_text(EXTENSION)
+    done = run("--rules", tmp_path, LOG)
+
+    assert done.returncode == 2
+    assert "did you mean host.permission" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [("vllm-triage ki", "kinds"), ("vllm-triage explain oom.l", "oom.load"), ("vllm-triage a.log --fail", "--fail-on")],
+)  # fmt: skip
+def test_shells_complete_commands_kinds_and_options(words: str, expected: str) -> None:
+    env = {"_VLLM_TRIAGE_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}  # fmt: skip
+    assert f"plain,{expected}" in run(env=env).stdout.splitlines()
+
+
+def test_an_unreadable_release_is_wrong_usage() -> None:
+    done = run("explain", "oom.load", "--vllm", "banana")
+
+    assert done.returncode == 2
+    assert "banana" in done.stderr
+
+
+def test_ctrl_c_prints_what_was_found_and_exits_with_130() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "vllm_triage"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:  # fmt: skip
+        assert process.stdin is not None
+        # More than a pipe holds: once it is written, the beginning has been read.
+        process.stdin.write(LOG.read_bytes() + b"\nfiller" * 100_000)
+        process.stdin.flush()
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate()
+
+    assert process.returncode == 130
+    assert b"oom.kv_cache" in out
+    assert b"Traceback" not in err

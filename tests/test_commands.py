@@ -7,7 +7,8 @@ import pytest
 import regex
 
 from tests.conftest import FIXTURES
-from vllm_triage.rules import Fix, load
+from vllm_triage.catalogue import load
+from vllm_triage.rules import Fix
 from vllm_triage.templates import fill
 from vllm_triage.versions import parse
 

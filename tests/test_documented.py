@@ -2,9 +2,9 @@
 
 import pytest
 
+from vllm_triage.catalogue import Catalogue
 from vllm_triage.fixes import render_steps, steps
 from vllm_triage.kinds import Kind
-from vllm_triage.rules import Catalogue
 
 _MODEL_STEPS = (
     "vllm serve meta-llama/Llama-3-8B-Instruct",

@@ -9,7 +9,7 @@ import pytest
 
 from tests.messages import Message, messages, printed, reviews
 from vllm_triage import Scanner
-from vllm_triage.rules import load
+from vllm_triage.catalogue import load
 
 LEAST = {"tier 1": 0.42, "upstream": 0.43, "tier 2": 0.53}
 

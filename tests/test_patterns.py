@@ -3,8 +3,8 @@
 import pytest
 
 from vllm_triage import rule_check
+from vllm_triage.catalogue import Catalogue, folder
 from vllm_triage.kinds import Kind
-from vllm_triage.rules import Catalogue, folder
 
 PROBLEMS = rule_check.check()
 

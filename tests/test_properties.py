@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.conftest import FIXTURES, Fixture, fixtures, name_of
 from vllm_triage import Report, Scanner, triage
-from vllm_triage.rules import load
+from vllm_triage.catalogue import load
 
 CATALOGUE = load()
 TEMPLATE = regex.compile(r"\{[a-z_0-9]+:(?! )")

@@ -1,5 +1,7 @@
 """The one supported import path."""
 
+from importlib.resources import files
+
 import vllm_triage
 
 
@@ -10,3 +12,7 @@ def test_all_is_sorted_complete_and_importable() -> None:
 
     assert public - modules <= set(vllm_triage.__all__)
     assert all(hasattr(vllm_triage, name) for name in vllm_triage.__all__)
+
+
+def test_the_package_says_that_it_is_typed() -> None:
+    assert files(vllm_triage).joinpath("py.typed").is_file()

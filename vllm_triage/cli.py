@@ -9,15 +9,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import click
+from click.shell_completion import CompletionItem
 
-from vllm_triage import __version__
+from vllm_triage import __version__, versions
+from vllm_triage.catalogue import load
 from vllm_triage.errors import TriageError
 from vllm_triage.kinds import Severity
 from vllm_triage.model import Report
 from vllm_triage.pipeline import triage_paths
 from vllm_triage.reports import FORMATS, explain, kinds, text
 from vllm_triage.rule_check import check
-from vllm_triage.rules import load
 
 NAME = "vllm-triage"
 FOUND = 1
@@ -46,11 +47,21 @@ class _Group(click.Group):
     """Anything that is no subcommand is a log to triage."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if ctx.resilient_parsing and not args:
+            return super().parse_args(ctx, args)
         if not args or (
             args[0] not in self.commands and args[0] not in ("-h", "--help", "--version")
         ):
             args = [_DEFAULT, *args]
         return super().parse_args(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        default = self.commands[_DEFAULT]
+        found = super().shell_complete(ctx, incomplete)
+        found += default.shell_complete(click.Context(default, parent=ctx), incomplete)
+        if not incomplete.startswith("-"):
+            found.append(CompletionItem(incomplete, type="file"))
+        return found
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         default = self.commands[_DEFAULT]
@@ -97,6 +108,7 @@ def main_group() -> None:
 )
 @_rules
 @click.option("--no-redact", is_flag=True, help="Keep tokens, keys and passwords in the output.")
+@click.option("--no-pager", is_flag=True, help="Print a long report at once, not page by page.")
 @click.option(
     "--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True
 )
@@ -109,6 +121,7 @@ def triage_command(
     output: Path | None,
     rules: tuple[str, ...],
     no_redact: bool,
+    no_pager: bool,
     color: str,
 ) -> int:
     """Say what broke in vLLM logs, show the lines that prove it, give the fix steps.
@@ -129,7 +142,11 @@ def triage_command(
         progress=_progress(),
         interrupted=lambda: was_interrupted.append(True),
     )
-    _write(_rendered(report, form, every=every, color=color, to_file=output is not None), output)
+    content = _rendered(report, form, every=every, color=color, to_file=output is not None)
+    if form == "text" and output is None and not no_pager and _is_longer_than_screen(content):
+        _page(content)
+    else:
+        _write(content, output)
     problems = [source.problem for source in report.sources if source.problem]
     for problem in problems:
         click.echo(f"{NAME}: {problem}", err=True)
@@ -162,6 +179,18 @@ def _write(content: str, output: Path | None) -> None:
         raise TriageError(message) from error
 
 
+def _is_longer_than_screen(content: str) -> bool:
+    if not sys.stdout.isatty() or os.environ.get("TERM") == "dumb":
+        return False
+    return content.count("\n") >= shutil.get_terminal_size().lines
+
+
+def _page(content: str) -> None:
+    """Start at the top, as git and systemctl do: there the answer stands."""
+    os.environ.setdefault("LESS", "FRX")
+    click.echo_via_pager(content, color=True)
+
+
 def _exit_code(report: Report, fail_on: str) -> int:
     if fail_on == "never" or report.worst is None:
         return 0
@@ -187,12 +216,21 @@ def _progress() -> Callable[[int], None] | None:
     return show
 
 
+def _names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    catalogue = load()
+    names = [*(kind.value for kind in catalogue.rules), *catalogue.topics]
+    return [name for name in names if name.startswith(incomplete)]
+
+
 @main_group.command("explain", context_settings=_HELP)
-@click.argument("name", metavar="KIND|TOPIC")
+@click.argument("name", metavar="KIND|TOPIC", shell_complete=_names)
 @click.option("--vllm", metavar="VERSION", help="Show the steps for this vLLM release.")
 @_rules
 def explain_command(name: str, vllm: str | None, rules: tuple[str, ...]) -> int:
     """Show what a kind means and its steps, or a reference topic."""
+    if vllm is not None and versions.parse(vllm) is None:
+        message = f"--vllm {vllm}: not a release; write it as 0.10.2"
+        raise click.UsageError(message)
     click.echo(explain(name, load(rules), vllm), nl=False)
     return 0
 

@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import regex
 
@@ -15,6 +16,9 @@ from vllm_triage.versions import holds, parse, span
 Values = Mapping[str, str]
 
 _SERVE = regex.compile(r"\bvllm serve (\S+)")
+# A name that the user must choose, DRAFT_MODEL.
+_STAND_IN = regex.compile(r"[A-Z]+(?:[_/][A-Z]+)+")
+_NO_WORD = regex.compile(r"[^\w.:/-]+")
 _WORD = regex.compile(r"[\w./:@+=,%-]{1,300}")
 
 _DEFAULT_UTILIZATION = 0.9
@@ -41,8 +45,18 @@ def values_of(facts: AnyFacts | None, run: Run | None) -> dict[str, str]:
     for name, fact in known.items():
         if name != "family" and not (name == "model" and "model" in out):
             _put(out, name, human(name, fact))
+    words = _search_words(known.get("detail"))
+    if words:
+        out["search_words"] = words
     out.update(_suggestions(known, run))
     return out
+
+
+def _search_words(detail: object) -> str | None:
+    """An exception's words as a search takes them and a shell cannot misread them."""
+    if not isinstance(detail, str):
+        return None
+    return " ".join(_NO_WORD.sub(" ", detail).split()[:10])[:120] or None
 
 
 def _put(out: dict[str, str], name: str, value: object) -> None:
@@ -107,22 +121,38 @@ def _suggestions(known: Mapping[str, object], run: Run | None) -> dict[str, str]
     return {name: value for name, value in found.items() if value is not None}
 
 
-def render_steps(rule: Rule, values: Values, version: str | None) -> tuple[FixStep, ...]:
-    """Render a rule's steps for a release; a step that the release does not know is left out."""
-    return steps(rule.fix, values, version)
+def render_steps(
+    rule: Rule, values: Values, version: str | None, arguments: Mapping[str, Value] | None = None
+) -> tuple[FixStep, ...]:
+    """Render a rule's steps for a release; a step that the release does not know is left out.
+
+    A change that the arguments already show is no change: it is not offered as one.
+    """
+    return steps(rule.fix, values, version, arguments or {})
 
 
-def steps(fixes: Sequence[Fix], values: Values, version: str | None) -> tuple[FixStep, ...]:
+def steps(
+    fixes: Sequence[Fix],
+    values: Values,
+    version: str | None,
+    arguments: Mapping[str, Value] = MappingProxyType({}),
+) -> tuple[FixStep, ...]:
     """Render steps in order and number them from 1."""
     out: list[FixStep] = []
     for fix in fixes:
-        step = _step(fix, values, version, len(out) + 1)
+        step = _step(fix, values, version, len(out) + 1, arguments)
         if step is not None:
             out.append(step)
     return tuple(out)
 
 
-def _step(fix: Fix, values: Values, version: str | None, position: int) -> FixStep | None:
+def _step(
+    fix: Fix,
+    values: Values,
+    version: str | None,
+    position: int,
+    arguments: Mapping[str, Value],
+) -> FixStep | None:
     if not holds(version, fix.since, fix.until) and not fix.documented:
         return None
     if values and (
@@ -139,7 +169,11 @@ def _step(fix: Fix, values: Values, version: str | None, position: int) -> FixSt
     change = {
         flag: templates.fill(value, values) if value else "" for flag, value in form.change.items()
     }
-    if None in change.values():
+    if (
+        None in change.values()
+        or any(_STAND_IN.fullmatch(value or "") for value in change.values())
+        or _is_set(change, arguments)
+    ):
         change = {}
     return FixStep(
         number=position,
@@ -157,6 +191,16 @@ def _step(fix: Fix, values: Values, version: str | None, position: int) -> FixSt
     )
 
 
+def _is_set(change: Mapping[str, str | None], arguments: Mapping[str, Value]) -> bool:
+    """Tell whether the run was started with all of a change already."""
+
+    def shown(flag: str) -> str | None:
+        value = arguments.get(flag.removeprefix("--").replace("-", "_"))
+        return None if value is None or value is False else "" if value is True else str(value)
+
+    return bool(change) and all(shown(flag) == value for flag, value in change.items())
+
+
 def _entry_point(command: str | None, version: str | None) -> str | None:
     """The `vllm` command came with 0.5.5; before, the server was a module."""
     number = parse(version)
@@ -167,7 +211,11 @@ def _entry_point(command: str | None, version: str | None) -> str | None:
 
 def _safe(values: Values) -> Values:
     """Only what a shell takes as one plain word may enter a command: logs are untrusted."""
-    return {name: value for name, value in values.items() if _WORD.fullmatch(value)}
+    return {
+        name: value
+        for name, value in values.items()
+        if _WORD.fullmatch(value) or name == "search_words"
+    }
 
 
 def _form(fix: Fix, version: str | None) -> Form | None:

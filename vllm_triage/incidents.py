@@ -4,7 +4,8 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 
 from vllm_triage import templates
-from vllm_triage.causes import MAX_PROCESSES, Group, choose, is_warning, label, order
+from vllm_triage.catalogue import Catalogue
+from vllm_triage.causes import MAX_PROCESSES, Group, choose, clock, is_warning, label, order
 from vllm_triage.envelopes import without_escapes
 from vllm_triage.events import Event
 from vllm_triage.facts import AnyFacts, build
@@ -13,7 +14,7 @@ from vllm_triage.kinds import Confidence, Kind, Phase, Role, Severity
 from vllm_triage.lines import Line
 from vllm_triage.matches import Match, Recogniser, Unknown, satisfies
 from vllm_triage.model import Evidence, Incident
-from vllm_triage.rules import Catalogue, Rule, Variant
+from vllm_triage.rules import Rule, Variant
 
 Redact = Callable[[str], str]
 
@@ -252,8 +253,16 @@ def _count(group: Group, item: Match | Unknown, line: Line) -> None:
     if name is not None and len(group.processes) < MAX_PROCESSES:
         group.processes[name] = None
     if line.time is not None:
-        group.first_seen = group.first_seen or line.time
-        group.last_seen = line.time
+        # Processes that interleave, and pastes, are not always in the order of their clocks.
+        if group.first_seen is None or _is_before(line.time, group.first_seen):
+            group.first_seen = line.time
+        if group.last_seen is None or not _is_before(line.time, group.last_seen):
+            group.last_seen = line.time
+
+
+def _is_before(time: str, other: str) -> bool:
+    first, second = clock(time), clock(other)
+    return first is not None and second is not None and first < second
 
 
 def _lower(group: Group, died: Sequence[Group]) -> None:
@@ -352,7 +361,7 @@ def _incident(group: Group, catalogue: Catalogue, redact: Redact) -> Incident:
         name: redact(value) if isinstance(value, str) else value for name, value in group.fields.items()
     })  # fmt: skip
     values = {name: redact(text) for name, text in values_of(facts, group.run).items()}
-    fix_steps = render_steps(rule, values, group.run.version)
+    fix_steps = render_steps(rule, values, group.run.version, group.run.arguments)
     change = next((step.change for step in fix_steps if step.change), {})
     command = suggested_command(group.run, change)
     return Incident(

@@ -8,11 +8,12 @@ from typing import NamedTuple
 
 import regex
 
+from vllm_triage.catalogue import Catalogue
 from vllm_triage.events import Event
 from vllm_triage.gate import Gate
 from vllm_triage.kinds import Confidence, Kind, Level, Phase, Role, Severity
 from vllm_triage.lines import Line, Origin
-from vllm_triage.rules import Catalogue, Pattern, Rule
+from vllm_triage.rules import Pattern, Rule
 from vllm_triage.run import Run, phase_of, quantized_by
 
 TIMEOUT_S = 1.0

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
+from vllm_triage.catalogue import Catalogue, load
 from vllm_triage.envelopes import Text, Unwrapper
 from vllm_triage.errors import SourceError
 from vllm_triage.events import Assembler, Event
@@ -12,7 +13,6 @@ from vllm_triage.lines import Origin, parse
 from vllm_triage.matches import Matcher, Unknown
 from vllm_triage.model import Incident, Report, RunInfo, Source
 from vllm_triage.redact import redact as redact_secrets
-from vllm_triage.rules import Catalogue, load
 from vllm_triage.run import Run, Runs, phase_of
 from vllm_triage.sources import Reader, expand
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import regex
 
 from vllm_triage import templates
+from vllm_triage.catalogue import Catalogue, files, folder, load, read
 from vllm_triage.envelopes import Unwrapper
 from vllm_triage.errors import RuleError
 from vllm_triage.events import Assembler, Event
@@ -13,7 +14,7 @@ from vllm_triage.facts import FAMILIES, seconds_field
 from vllm_triage.kinds import Kind, Phase
 from vllm_triage.lines import parse
 from vllm_triage.matches import Match, Matcher, compiled, satisfies
-from vllm_triage.rules import Catalogue, Fix, Pattern, Rule, Topic, files, folder, load, read
+from vllm_triage.rules import Extension, Fix, Pattern, Rule, Topic
 from vllm_triage.run import Run, Runs, phase_of
 
 MAX_TITLE = 70
@@ -24,7 +25,7 @@ _RUN_VALUES = frozenset(
      "gpu_memory_utilization", "max_num_seqs", "max_num_batched_tokens", "quantization", "dtype",
      "tokenizer", "vllm_version", "lower_gpu_memory_utilization", "higher_gpu_memory_utilization",
      "fitting_max_model_len", "lower_max_num_seqs", "higher_max_num_seqs",
-     "fitting_tensor_parallel_size", "free_port")
+     "fitting_tensor_parallel_size", "free_port", "search_words")
 )  # fmt: skip
 _OBSERVED = frozenset(("generation_tokens_per_s_per_request",))
 
@@ -45,12 +46,14 @@ def check(root: Path | None = None) -> list[str]:
         except RuleError as error:
             problems.append(str(error))
             continue
-        if isinstance(entry, Rule):
-            entry, broken = _compiling(entry)
-            problems += [f"{path.relative_to(base)}, {text}" for text in broken]
-            rules[Kind(name)] = entry
-        else:
+        if isinstance(entry, Topic):
             topics[name] = entry
+            continue
+        patterns, broken = _compiling(entry.pattern)
+        problems += [f"{path.relative_to(base)}, {text}" for text in broken]
+        entry = entry.model_copy(update={"pattern": patterns})
+        kind = Kind(name)
+        rules[kind] = entry.extended(load().rules[kind]) if isinstance(entry, Extension) else entry
     if is_builtin:
         problems += [
             f"{kind.replace('.', '/')}.toml: missing; every kind has a file"
@@ -69,18 +72,18 @@ def check(root: Path | None = None) -> list[str]:
     return problems
 
 
-def _compiling(rule: Rule) -> tuple[Rule, list[str]]:
+def _compiling(patterns: tuple[Pattern, ...]) -> tuple[tuple[Pattern, ...], list[str]]:
     """Leave out the patterns whose regex does not compile, with a sentence for each."""
     good: list[Pattern] = []
     problems: list[str] = []
-    for pattern in rule.pattern:
+    for pattern in patterns:
         try:
             compiled(pattern.regex)
         except regex.error as error:
             problems.append(f"{pattern.name}: regex does not compile: {error}")
         else:
             good.append(pattern)
-    return (rule.model_copy(update={"pattern": tuple(good)}) if problems else rule), problems
+    return tuple(good), problems
 
 
 def _rule(kind: Kind, rule: Rule, matcher: Matcher) -> Iterator[str]:

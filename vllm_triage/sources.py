@@ -61,6 +61,9 @@ def expand(names: Sequence[str | Path]) -> Expanded:
 def _expand(name: str | Path) -> list[Path | None]:
     if str(name) == "-":
         return [None]
+    if not str(name):
+        message = "an empty file name; name a log file, or - for standard input"
+        raise SourceError(message)
     path = Path(name)
     try:
         mode = path.stat().st_mode

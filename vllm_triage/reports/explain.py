@@ -4,11 +4,12 @@ import difflib
 import textwrap
 from collections.abc import Sequence
 
+from vllm_triage.catalogue import Catalogue
 from vllm_triage.errors import TriageError
 from vllm_triage.fixes import render_steps, steps
 from vllm_triage.kinds import Kind
 from vllm_triage.model import FixStep
-from vllm_triage.rules import Catalogue, Rule, Topic
+from vllm_triage.rules import Rule, Topic
 from vllm_triage.templates import fill
 
 WIDTH = 80

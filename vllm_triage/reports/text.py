@@ -104,7 +104,7 @@ def _incident(page: _Page, report: Report, incident: Incident, *, every: bool) -
     story = [_plain(incident.summary), _plain(incident.cause)]
     if not every:
         # The summary may quote the log, the steps are what the reader needs to see.
-        story = [_cut(text, 3 * page.width) for text in story]
+        story = [_elided(text, 3 * page.width) for text in story]
     if is_orphan:
         story.insert(0, "The cause is not in this log.")
     out = [
@@ -120,9 +120,10 @@ def _incident(page: _Page, report: Report, incident: Incident, *, every: bool) -
     for step in incident.fix_steps:
         out += _step(page, step, run)
     if incident.suggested_command:
+        number = next((step.number for step in incident.fix_steps if step.change), 1)
         out += [
             "",
-            page.paint("Your command, with the first change", "1"),
+            page.paint(f"Your command, with step {number}", "1"),
             *_command(page, incident.suggested_command, _INDENT),
         ]
     if is_orphan and incident.collect:
@@ -189,9 +190,10 @@ def _evidence(page: _Page, report: Report, incident: Incident, *, every: bool) -
         text = clean(one.text).strip() or "(blank)"
         if len(text) > (page.width - len(first)) * min(most, 2):
             text = _said(one)
-        if _cut(text, page.width) in said:
+        text = _elided(text, page.width * most - len(first) - len(_INDENT * 3) * most)
+        if text[: page.width] in said:
             continue
-        said.add(_cut(text, page.width))
+        said.add(text[: page.width])
         rows = page.wrapped(text, first, _INDENT * 3, most)
         out += [page.paint(row, "33") if index == 0 else page.paint(row, "2") for row in rows]
     return out
@@ -274,6 +276,14 @@ def _more(page: _Page, root: Incident, *, hidden: int) -> list[str]:
 
 def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 2].rstrip() + " …"
+
+
+def _elided(text: str, most: int) -> str:
+    """Keep the beginning and the end: where one holds the exception, the other holds its reason."""
+    if len(text) <= most:
+        return text
+    tail = most * 2 // 5
+    return f"{text[: most - tail - 3].rstrip()} … {text[-tail:].lstrip()}"
 
 
 def _plain(text: str) -> str:
