@@ -17,13 +17,17 @@ HEALTHY = next((FIXTURES / "healthy").glob("*.log"))
 
 
 def run(
-    *args: str | Path, stdin: bytes = b"", env: dict[str, str] | None = None
+    *args: str | Path,
+    stdin: bytes = b"",
+    env: dict[str, str] | None = None,
+    cwd: Path | None = None,
 ) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
         [sys.executable, "-m", "vllm_triage", *map(str, args)],
         input=stdin,
         capture_output=True,
         env={**os.environ, **(env or {})},
+        cwd=cwd,
         check=False,
     )
     return subprocess.CompletedProcess(
