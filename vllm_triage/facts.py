@@ -28,6 +28,7 @@ _UNITS = {
     "tib": 1024**4,
 }
 _SIZE = regex.compile(r"\s*(-?\d[\d,]*(?:\.\d+)?)\s*([KMGTkmgt]?i?[Bb]?(?:ytes)?)\s*$")
+_FRACTION = regex.compile(r"-?\d+\.\d+")
 _NUMBER = regex.compile(r"-?\d[\d,_]*(?:\.\d+)?")
 
 
@@ -530,11 +531,21 @@ def seconds_field(name: str, family: type[Facts]) -> str | None:
     return field if field in family.model_fields else None
 
 
+def _with_units(captured: Mapping[str, str | float | None]) -> Mapping[str, str | float | None]:
+    """`0.49/79.32 GiB` states its unit once, for both; a fraction of a byte does not exist."""
+    sizes = {name: value for name, value in captured.items() if name.endswith("_bytes") and isinstance(value, str)}  # fmt: skip
+    bare = {name: value for name, value in sizes.items() if _FRACTION.fullmatch(value)}
+    unit = next((value.split()[-1] for value in sizes.values() if " " in value.strip()), None)
+    if not bare or unit is None:
+        return captured
+    return {**captured, **{name: f"{value} {unit}" for name, value in bare.items()}}
+
+
 def build(area: str, captured: Mapping[str, str | float | None]) -> AnyFacts:
     """Make an area's facts from captured texts and numbers; what cannot be read is left out."""
     family = FAMILIES[area]
     values: dict[str, object] = {}
-    for name, value in captured.items():
+    for name, value in _with_units(captured).items():
         seconds = seconds_field(name, family)
         if seconds is not None and value is not None:
             number = _number(str(value))
