@@ -36,3 +36,9 @@ def test_the_python_examples_run(
     for example in regex.findall(r"```python\n(.*?)```", README, flags=regex.DOTALL):
         exec(compile(example, "README.md", "exec"), {})
         assert "oom.kv_cache" in capsys.readouterr().out
+
+
+def test_the_page_of_kinds_is_the_catalogue() -> None:
+    page = (FIXTURES.parent / "docs" / "kinds.md").read_text("utf-8")
+
+    assert page == run("kinds", "--format", "markdown").stdout, "write it again: vllm-triage kinds --format markdown > docs/kinds.md"  # fmt: skip

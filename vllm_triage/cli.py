@@ -17,7 +17,7 @@ from vllm_triage.errors import TriageError
 from vllm_triage.kinds import Severity
 from vllm_triage.model import Report
 from vllm_triage.pipeline import triage_paths
-from vllm_triage.reports import FORMATS, explain, kinds, text
+from vllm_triage.reports import FORMATS, explain, kinds, kinds_page, text
 from vllm_triage.rule_check import check
 
 NAME = "vllm-triage"
@@ -236,10 +236,18 @@ def explain_command(name: str, vllm: str | None, rules: tuple[str, ...]) -> int:
 
 
 @main_group.command("kinds", context_settings=_HELP)
+@click.option(
+    "--format",
+    "-f",
+    "form",
+    type=click.Choice(["text", "markdown"]),
+    default="text",
+    show_default=True,
+)
 @_rules
-def kinds_command(rules: tuple[str, ...]) -> int:
-    """List all kinds and topics."""
-    click.echo(kinds(load(rules)), nl=False)
+def kinds_command(form: str, rules: tuple[str, ...]) -> int:
+    """List all kinds and topics; as Markdown with all steps and patterns."""
+    click.echo((kinds_page if form == "markdown" else kinds)(load(rules)), nl=False)
     return 0
 
 

@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 from vllm_triage.model import Report
 from vllm_triage.reports import github, json, markdown, ndjson, text
-from vllm_triage.reports.explain import explain, kinds
+from vllm_triage.reports.explain import explain
+from vllm_triage.reports.kinds import kinds, kinds_page
 
 Render = Callable[[Report], str]
 
@@ -16,4 +17,4 @@ FORMATS: dict[str, Render] = {
     "github": github.render,
 }
 
-__all__ = ["FORMATS", "explain", "kinds", "text"]
+__all__ = ["FORMATS", "explain", "kinds", "kinds_page", "text"]

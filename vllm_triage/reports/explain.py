@@ -1,4 +1,4 @@
-"""A kind's or topic's page, and the list of kinds."""
+"""A kind's or topic's page."""
 
 import difflib
 import textwrap
@@ -34,29 +34,6 @@ def explain(name: str, catalogue: Catalogue, version: str | None = None) -> str:
     hint = f"did you mean {', '.join(near)}?" if near else "see vllm-triage kinds"
     message = f"{name}: no such kind or topic; {hint}"
     raise TriageError(message)
-
-
-def kinds(catalogue: Catalogue) -> str:
-    """All kinds by area, then the topics."""
-    out: list[str] = []
-    area = ""
-    for kind in Kind:
-        rule = catalogue.rules.get(kind)
-        if rule is None:
-            continue
-        if kind.area != area:
-            area = kind.area
-            out += ["", area] if out else [area]
-        title = _plain(rule.title)
-        out += textwrap.wrap(
-            title,
-            WIDTH,
-            initial_indent=f"  {kind.value:<34}{rule.severity.value:<10}",
-            subsequent_indent=" " * 46,
-        )
-    out += ["", "topics"]
-    out += [f"  {name:<34}{topic.title}" for name, topic in sorted(catalogue.topics.items())]
-    return "\n".join(out) + "\n"
 
 
 def _kind(kind: Kind, rule: Rule, catalogue: Catalogue, version: str | None) -> str:
