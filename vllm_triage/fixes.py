@@ -7,10 +7,11 @@ from types import MappingProxyType
 import regex
 
 from vllm_triage import suggest, templates
+from vllm_triage.arguments import Value, number
 from vllm_triage.facts import AnyFacts
 from vllm_triage.model import FixStep
 from vllm_triage.rules import Fix, Form, Rule
-from vllm_triage.run import Run, Value, number
+from vllm_triage.run import Run
 from vllm_triage.versions import holds, parse, span
 
 Values = Mapping[str, str]

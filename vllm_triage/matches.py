@@ -13,8 +13,9 @@ from vllm_triage.events import Event
 from vllm_triage.gate import Gate
 from vllm_triage.kinds import Confidence, Kind, Level, Phase, Role, Severity
 from vllm_triage.lines import Line, Origin
+from vllm_triage.phases import phase_of, quantized_by
 from vllm_triage.rules import Pattern, Rule
-from vllm_triage.run import Run, phase_of, quantized_by
+from vllm_triage.run import Run
 
 TIMEOUT_S = 1.0
 _MAX_TEXT = 262_144

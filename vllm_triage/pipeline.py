@@ -12,8 +12,9 @@ from vllm_triage.kinds import Level
 from vllm_triage.lines import Origin, parse
 from vllm_triage.matches import Matcher, Unknown
 from vllm_triage.model import Incident, Report, RunInfo, Source
+from vllm_triage.phases import phase_of
 from vllm_triage.redact import redact as redact_secrets
-from vllm_triage.run import Run, Runs, phase_of
+from vllm_triage.run import Run, Runs
 from vllm_triage.sources import Reader, expand
 
 __version__ = "0.1.0"

@@ -14,8 +14,9 @@ from vllm_triage.facts import FAMILIES, seconds_field
 from vllm_triage.kinds import Kind, Phase
 from vllm_triage.lines import parse
 from vllm_triage.matches import Match, Matcher, compiled, satisfies
+from vllm_triage.phases import phase_of
 from vllm_triage.rules import Extension, Fix, Pattern, Rule, Topic
-from vllm_triage.run import Run, Runs, phase_of
+from vllm_triage.run import Run, Runs
 
 MAX_TITLE = 70
 _PROBE_LENGTH = 20_000

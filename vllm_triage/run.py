@@ -1,17 +1,13 @@
 """Runs: what the log says of each server run, from its banner to its end."""
 
-import ast
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import regex
 
+from vllm_triage.arguments import Value, command_line, config_fields, pairs, printed_arguments
 from vllm_triage.kinds import Level, Phase
 from vllm_triage.lines import Line, Origin
 from vllm_triage.model import RunInfo
-
-Value = str | int | float | bool | list[str] | None
 
 _MAX_ARGUMENTS_TEXT = 65536
 _VERSION = r"(\d+\.\d+(?:\.\d+)?[\w.+-]*)"
@@ -22,21 +18,10 @@ _ENGINE = regex.compile(
     rf"Initializing an? (?:(V[01]) )?LLM engine(?: \(v{_VERSION}\))? with config: "
 )
 _DUMPED = regex.compile(rf"for (V1) LLM engine \(v{_VERSION}\) with config: ")
-_CONFIG_FIELD = regex.compile(r"(?:^|[ ,])(\w+)=('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[\w.+-]+)")
-_PAIR = regex.compile(
-    r"'?\b(\w+)'?(?:=|: )('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\[[^\[\]{}]*\]|-?\d[\w.+-]*|True|False|None)"
-)
-_NESTED = regex.compile(r"'\w+': \{[^{}]*(?:\{[^{}]*\}[^{}]*)*\},?")
-_ITEM = regex.compile(r"'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"|([\w.+-]+)")
 _KV_TOKENS = regex.compile(r"KV cache size: ([\d,]+) tokens")
 _KV_BLOCKS = regex.compile(r"# (?:GPU|\w+) blocks: (\d+)")
 _WORLD = regex.compile(r"world size (\d+)")
 _TORCH = regex.compile(r"\btorch(?:==| version:? )(\d+\.\d+\.\d+\S*)")
-# A command line as a shell or a launcher echoes it, never the advice in a message.
-_COMMAND = regex.compile(
-    r"(?:[$#+>]+ |.{0,24}[Cc]ommand: ?)?(?:\w+=\S* )*(?:\S*/)?(?:vllm serve|python3? -m vllm\.entrypoints\.openai\.api_server) (\S.*)"
-)
-_FLAG = regex.compile(r"--([a-z][\w.-]*)(?:[= ](?!-)('[^']*'|\"[^\"]*\"|\S+))?")
 _OK = regex.compile(r'"(?:POST|GET) (/v1/|/generate)\S* HTTP/[\d.]+" 2\d\d')
 _POST = regex.compile(r'"POST \S+ HTTP/[\d.]+" (\d)\d\d')
 
@@ -69,76 +54,6 @@ _STOPPING = (
     "[shutdown] API server: shutdown triggered",
     "[shutdown] EngineCore: trigger received signal",
 )
-_SERVING_PLACES = regex.compile(
-    r"(?:async_llm_engine|async_llm|serving\w*|metrics|loggers|dump_input)\.py:"
-)
-
-_STARTUP_FUNCTIONS = frozenset(
-    [
-        "load_model",
-        "get_model",
-        "load_weights",
-        "init_device",
-        "profile_run",
-        "determine_num_available_blocks",
-        "determine_available_memory",
-        "capture_model",
-        "capture",
-        "_dummy_run",
-        "_dummy_sampler_run",
-        "_dummy_pooler_run",
-        "_warm_up_model",
-        "warm_up_model",
-        "warmup",
-        "kernel_warmup",
-        "compile_or_warm_up_model",
-        "initialize_kv_cache",
-        "_initialize_kv_caches",
-        "initialize_from_config",
-        "initialize_cache",
-        "_init_cache_engine",
-        "init_cache_engine",
-        "wait_for_engine_startup",
-        "launch_core_engines",
-        "create_engine_config",
-        "create_model_config",
-        "from_engine_args",
-        "from_vllm_config",
-        "_init_executor",
-        "_allocate_kv_cache",
-        "_allocate_kv_cache_tensors",
-        "get_kv_cache_configs",
-        "make_async_mp_client",
-        "profile_cudagraph_memory",
-        "init_worker_distributed_environment",
-        "init_distributed_environment",
-        "__post_init__",
-        "get_config",
-    ]
-)
-_SERVING_FUNCTIONS = frozenset(
-    [
-        "run_busy_loop",
-        "_process_engine_step",
-        "step",
-        "step_with_batch_queue",
-        "step_async",
-        "engine_step",
-        "run_engine_loop",
-        "output_handler",
-        "run_asgi",
-        "execute_model",
-        "sample_tokens",
-        "_model_forward",
-        "generate",
-        "worker_busy_loop",
-        "run_engine",
-    ]
-)
-_QUANTIZED_PATH = regex.compile(
-    r"/quantization/(?!kv_cache)|(?:awq|gptq|marlin|bitsandbytes|gguf|modelopt|compressed_tensors|fp8_utils|cutlass_w8a8)[\w]*\.py"
-)
-_QUANTIZED_FUNCTION = regex.compile(r"(?:awq|gptq|marlin|exl|aqlm|nvfp4|mxfp4|w8a8|w4a16)_")
 
 
 @dataclass(slots=True)
@@ -195,28 +110,6 @@ class Run:
             last_seen=self.last_seen,
             restarts=restarts,
         )
-
-
-def phase_of(frames: tuple[tuple[str, int, str], ...], place: str | None) -> Phase | None:
-    """Tell from a traceback's functions, else from the printing module, what the server did."""
-    functions = {frame[2] for frame in frames}
-    if functions & _STARTUP_FUNCTIONS:
-        return Phase.STARTUP
-    if functions & _SERVING_FUNCTIONS:
-        return Phase.SERVING
-    if place is not None and _SERVING_PLACES.search(place):
-        return Phase.SERVING
-    return None
-
-
-def quantized_by(frames: tuple[tuple[str, int, str], ...]) -> str | None:
-    """The quantization code that a traceback passes through, by its file's or function's name."""
-    for file, _, function in reversed(frames):
-        if _QUANTIZED_PATH.search(file):
-            return file.rpartition("/")[2].removesuffix(".py")
-        if _QUANTIZED_FUNCTION.match(function):
-            return function.partition("_")[0]
-    return None
 
 
 class Runs:
@@ -292,17 +185,19 @@ class Runs:
             run.has_banner = True
             run.phase = Phase.STARTUP
         if "non-default args: {" in text:
-            run.arguments.update(_arguments(text[:_MAX_ARGUMENTS_TEXT].partition("args: ")[2]))
+            run.arguments.update(
+                printed_arguments(text[:_MAX_ARGUMENTS_TEXT].partition("args: ")[2])
+            )
         elif "args: Namespace(" in text:
             if run.arguments and not run.has_banner:
                 run = self._start(line)
             run.has_banner = True
             run.all_arguments = True
-            pairs = _pairs(text[:_MAX_ARGUMENTS_TEXT].partition("Namespace(")[2])
+            shown = pairs(text[:_MAX_ARGUMENTS_TEXT].partition("Namespace(")[2])
             run.arguments.update(
                 {
                     name: value
-                    for name, value in pairs.items()
+                    for name, value in shown.items()
                     if value not in (None, False, "", [])
                 }
             )
@@ -333,22 +228,20 @@ class Runs:
 
     @staticmethod
     def _config(run: Run, text: str) -> None:
-        for name, value in _CONFIG_FIELD.findall(text[:_MAX_ARGUMENTS_TEXT]):
-            run.config.setdefault(name, _value(value))
+        for name, value in config_fields(text[:_MAX_ARGUMENTS_TEXT]).items():
+            run.config.setdefault(name, value)
         model = run.config.get("model")
         run.model = run.model or (model if isinstance(model, str) else None)
 
     @staticmethod
     def _command(run: Run, text: str) -> None:
-        found = _COMMAND.match(text[:_MAX_ARGUMENTS_TEXT])
-        if found is None or "{" in found[1][:20] or "`" in text[: found.start() + 1]:
+        found = command_line(text[:_MAX_ARGUMENTS_TEXT])
+        if found is None:
             return
-        rest = found[1]
-        first = rest.split(None, 1)[0].strip("'\"")
-        if not first.startswith("-") and run.model is None and "/" in first:
-            run.model = first
-        for name, value in _FLAG.findall(rest):
-            run.arguments.setdefault(name.replace("-", "_"), _value(value) if value else True)
+        model, flags = found
+        run.model = run.model or model
+        for name, value in flags.items():
+            run.arguments.setdefault(name, value)
 
     @staticmethod
     def _sizes(run: Run, text: str) -> None:
@@ -384,56 +277,3 @@ class Runs:
                 run.phase = Phase.SHUTDOWN
         elif run.phase is None and text.startswith(_STARTING):
             run.phase = Phase.STARTUP
-
-
-def _value(text: str) -> Value:
-    if text[:1] in "'\"":
-        return text[1:-1]
-    if text in ("None", "True", "False"):
-        return {"None": None, "True": True, "False": False}[text]
-    if text.startswith("["):
-        return [a or b or c for a, b, c in _ITEM.findall(text)]
-    try:
-        return int(text)
-    except ValueError:
-        pass
-    try:
-        return float(text)
-    except ValueError:
-        return text
-
-
-def _arguments(text: str) -> dict[str, Value]:
-    """Read the printed dict; where it holds what is no literal, only its plain pairs."""
-    try:
-        found = ast.literal_eval(text.strip())
-    except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
-        return _pairs(_NESTED.sub("", text[1:]))
-    if not isinstance(found, dict):
-        return {}
-    return {str(name): _plain(value) for name, value in found.items()}
-
-
-def _plain(value: object) -> Value:
-    if value is None or isinstance(value, str | int | float | bool):
-        return value
-    if isinstance(value, list | tuple) and all(
-        isinstance(one, str | int | float) for one in value
-    ):
-        return [str(one) for one in value]
-    try:
-        return json.dumps(value)
-    except (TypeError, ValueError):
-        return str(value)
-
-
-def _pairs(text: str) -> dict[str, Value]:
-    return {name: _value(value) for name, value in _PAIR.findall(text)}
-
-
-def number(values: Mapping[str, Value], name: str) -> float | None:
-    """A numeric argument; None when it is not there or is no number."""
-    value = values.get(name)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return value

@@ -1,0 +1,96 @@
+"""Arguments: what a server was started with, as its log prints it."""
+
+import ast
+import json
+from collections.abc import Mapping
+
+import regex
+
+Value = str | int | float | bool | list[str] | None
+
+
+_CONFIG_FIELD = regex.compile(r"(?:^|[ ,])(\w+)=('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[\w.+-]+)")
+_PAIR = regex.compile(
+    r"'?\b(\w+)'?(?:=|: )('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\[[^\[\]{}]*\]|-?\d[\w.+-]*|True|False|None)"
+)
+_NESTED = regex.compile(r"'\w+': \{[^{}]*(?:\{[^{}]*\}[^{}]*)*\},?")
+_ITEM = regex.compile(r"'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"|([\w.+-]+)")
+# A command line as a shell or a launcher echoes it, never the advice in a message.
+_COMMAND = regex.compile(
+    r"(?:[$#+>]+ |.{0,24}[Cc]ommand: ?)?(?:\w+=\S* )*(?:\S*/)?(?:vllm serve|python3? -m vllm\.entrypoints\.openai\.api_server) (\S.*)"
+)
+_FLAG = regex.compile(r"--([a-z][\w.-]*)(?:[= ](?!-)('[^']*'|\"[^\"]*\"|\S+))?")
+
+
+def value_of(text: str) -> Value:
+    """Read a printed literal; what is none stays text."""
+    if text[:1] in "'\"":
+        return text[1:-1]
+    if text in ("None", "True", "False"):
+        return {"None": None, "True": True, "False": False}[text]
+    if text.startswith("["):
+        return [a or b or c for a, b, c in _ITEM.findall(text)]
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def printed_arguments(text: str) -> dict[str, Value]:
+    """Read the printed dict; where it holds what is no literal, only its plain pairs."""
+    try:
+        found = ast.literal_eval(text.strip())
+    except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
+        return pairs(_NESTED.sub("", text[1:]))
+    if not isinstance(found, dict):
+        return {}
+    return {str(name): _plain(value) for name, value in found.items()}
+
+
+def _plain(value: object) -> Value:
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    if isinstance(value, list | tuple) and all(
+        isinstance(one, str | int | float) for one in value
+    ):
+        return [str(one) for one in value]
+    try:
+        return json.dumps(value)
+    except (TypeError, ValueError):
+        return str(value)
+
+
+def pairs(text: str) -> dict[str, Value]:
+    """Read the plain `name=value` and `'name': value` pairs of a printed record."""
+    return {name: value_of(value) for name, value in _PAIR.findall(text)}
+
+
+def number(values: Mapping[str, Value], name: str) -> float | None:
+    """A numeric argument; None when it is not there or is no number."""
+    value = values.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return value
+
+
+def config_fields(text: str) -> dict[str, Value]:
+    """Read the `name=value` fields of the engine's printed config."""
+    return {name: value_of(value) for name, value in reversed(_CONFIG_FIELD.findall(text))}
+
+
+def command_line(text: str) -> tuple[str | None, dict[str, Value]] | None:
+    """Read the model and the flags of an echoed `vllm serve` command; None when it is none."""
+    found = _COMMAND.match(text)
+    if found is None or "{" in found[1][:20] or "`" in text[: found.start() + 1]:
+        return None
+    rest = found[1]
+    first = rest.split(None, 1)[0].strip("'\"")
+    model = first if not first.startswith("-") and "/" in first else None
+    flags: dict[str, Value] = {}
+    for name, value in _FLAG.findall(rest):
+        flags.setdefault(name.replace("-", "_"), value_of(value) if value else True)
+    return model, flags
