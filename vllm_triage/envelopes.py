@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import regex
 
+from vllm_triage.margins import Margin
+
 _MAX_PARTIAL = 1_048_576
 _MAX_PARTS = 2_000
 _MAX_DEPTH = 4
@@ -77,6 +79,19 @@ _NAME_KEYS = (
     "container_name", "CONTAINER_NAME", "pod_name", "pod", "container", "_SYSTEMD_UNIT", "SYSLOG_IDENTIFIER", "host", "hostname",
 )  # fmt: skip
 _LEVEL_KEYS = ("level", "levelname", "log.level")
+_LOGGER_KEYS = (
+    "levelname",
+    "logger",
+    "logger_name",
+    "name",
+    "lineno",
+    "filename",
+    "pathname",
+    "module",
+    "funcName",
+    "log.logger",
+)
+_DOCKER_SPLIT = 16_384
 
 
 def without_escapes(text: str) -> str:
@@ -105,6 +120,8 @@ class Unwrapper:
         self._seen: Counter[str] = Counter()
         self._partial: dict[str | None, tuple[Text, list[str], int]] = {}
         self._stern: str | None = None
+        self._has_newlines = False
+        self._margin = Margin()
 
     @property
     def format(self) -> str:
@@ -113,9 +130,7 @@ class Unwrapper:
 
     def feed(self, number: int, text: str) -> Iterator[Text]:
         """Take a physical line; give the printed lines that it completes."""
-        if text.endswith("\r"):
-            text = text.rstrip("\r")
-        text = without_escapes(text)
+        text = without_escapes(text).rstrip()
         if "\r" in text:
             parts = [part for part in text.split("\r") if part][-64:]
             for part in parts:
@@ -152,6 +167,10 @@ class Unwrapper:
             inner = self._framed(item)
         else:
             inner = None
+        if inner is None and depth == 0:
+            shown = self._margin.strip(text)
+            if shown is not text:
+                inner = "margin", item._replace(text=shown)
         if inner is None:
             self._seen["plain"] += depth == 0
             yield item
@@ -159,24 +178,33 @@ class Unwrapper:
         name, wrapped = inner
         self._seen[name] += 1
         if name == "cri":
-            yield from self._cri(
+            yield from self._join(
                 wrapped, is_partial=text[len(wrapped.time or "") + 8] == "P", depth=depth
             )
             return
         yield from self._unwrap(wrapped, depth + 1)
 
-    def _cri(self, item: Text, *, is_partial: bool, depth: int) -> Iterator[Text]:
+    def _join(self, item: Text, *, is_partial: bool, depth: int) -> Iterator[Text]:
+        """Put the pieces of a line together that a container runtime cut; the end of a huge one is lost."""
         held = self._partial.pop(item.stream, None)
         if held is None and not is_partial:
             yield from self._unwrap(item, depth + 1)
             return
         first, parts, size = held or (item, [], 0)
-        parts.append(item.text)
+        if size < _MAX_PARTIAL:
+            parts.append(item.text)
         size += len(item.text)
-        if is_partial and size < _MAX_PARTIAL:
+        if is_partial:
             self._partial[item.stream] = (first, parts, size)
             return
         yield from self._unwrap(first._replace(text="".join(parts), unwrapped=True), depth + 1)
+
+    def _is_cut(self, message: str) -> bool:
+        """Docker cuts a long line in records; only the last ends with a newline, unless a shipper took all."""
+        if message.endswith("\n"):
+            self._has_newlines = True
+            return False
+        return self._has_newlines or len(message) >= _DOCKER_SPLIT
 
     @staticmethod
     def _digits(item: Text) -> tuple[str, Text] | None:
@@ -265,7 +293,7 @@ class Unwrapper:
             yield item
             return
         self._seen[name] += 1
-        level = _first(record, _LEVEL_KEYS) if name == "ndjson" else None
+        level = _level(record) if name == "ndjson" else None
         base = item._replace(
             time=_first(record, _TIME_KEYS) or item.time,
             stream=_first(record, ("stream",)) or item.stream,
@@ -273,6 +301,14 @@ class Unwrapper:
             level=level or item.level,
             unwrapped=True,
         )
+        if name == "docker" and message is not None and self._is_cut(message):
+            yield from self._join(base._replace(text=message), is_partial=True, depth=depth)
+            return
+        if name == "docker" and message is not None and base.stream in self._partial:
+            yield from self._join(
+                base._replace(text=message.rstrip("\n")), is_partial=False, depth=depth
+            )
+            return
         process, pid = record.get("processName"), record.get("process")
         prefix = (
             f"({process} pid={pid}) " if isinstance(process, str) and isinstance(pid, int) else ""
@@ -281,6 +317,18 @@ class Unwrapper:
             rows = block.rstrip("\n").split("\n")[:_MAX_PARTS]
             for row in rows:
                 yield from self._unwrap(base._replace(text=prefix + row.rstrip("\r")), depth + 1)
+
+
+def _level(record: Mapping[str, object]) -> str | None:
+    """The record's level; a shipper that knows none says INFO of everything, a logger names itself."""
+    level = _first(record, _LEVEL_KEYS)
+    if (
+        level is None
+        or level[:1].lower() not in "itd"
+        or any(key in record for key in _LOGGER_KEYS)
+    ):
+        return level
+    return None
 
 
 def _json(text: str) -> Mapping[str, object] | None:

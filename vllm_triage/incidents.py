@@ -14,6 +14,7 @@ from vllm_triage.kinds import Confidence, Kind, Phase, Role, Severity
 from vllm_triage.lines import Line
 from vllm_triage.matches import Match, Recogniser, Unknown, satisfies
 from vllm_triage.model import Evidence, Incident
+from vllm_triage.phases import in_engine
 from vllm_triage.rules import Rule, Variant
 
 Redact = Callable[[str], str]
@@ -25,7 +26,8 @@ _MAX_GROUPS = 256
 # How a program ends on purpose, and what a client that went away leaves behind.
 _ORDERLY = frozenset(
     ("KeyboardInterrupt", "SystemExit", "CancelledError", "GeneratorExit", "StopIteration",
-     "StopAsyncIteration", "BrokenPipeError", "ClientDisconnect", "Error", "Exit", "Interrupt")
+     "StopAsyncIteration", "BrokenPipeError", "ClientDisconnect", "Error", "Exit", "Interrupt",
+     "ExceptionGroup", "BaseExceptionGroup")
 )  # fmt: skip
 
 
@@ -75,7 +77,10 @@ class Collector:
             if group.kind in (Kind.ENGINE_DEAD, Kind.ENGINE_CRASHED):
                 died.setdefault(group.run.index, []).append(group)
         for group in groups:
-            _lower(group, died.get(group.run.index, []))
+            dead = died.get(group.run.index, [])
+            if dead and group.kind is Kind.ENGINE_UNRECOGNISED and in_engine(group.event.frames):
+                group.severity = Severity.FATAL
+            _lower(group, dead)
         return groups
 
     def _copy(self) -> "Collector":

@@ -99,7 +99,7 @@ _DASHED = regex.compile(
 )
 _NAMED = regex.compile(
     r"\[?(?P<time>\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[.,\d]*(?:Z|[+-]\d\d:?\d\d)?)\]?,? +(?:(?P<place>[a-z_][\w.]*) +)?(?:\d+ +)?"
-    r"\[?(?P<level>DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL)\]?\s*:?\s?(?:\[address=[\w.:, =-]+\] )?(?:\[[\w:. -]+\] )?"
+    r"\[?(?P<level>DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL)\]?(?! \d\d-\d\d \d\d:)\s*:?\s?(?:\[address=[\w.:, =-]+\] )?(?:\[[\w:. -]+\] )?"
 )
 _BRACKETS = regex.compile(
     r"\[(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[.,\d]*)\](?:\[\w+\])?\[(?P<level>[DIWEC])\] "
@@ -126,6 +126,8 @@ _GLUED = regex.compile(
     r"(?:it/s|s/it|toks/s|\?it/s)[^\[\]]{0,40}\](?=(?:DEBUG|INFO|WARNING|ERROR) \d\d-\d\d )"
 )
 _MAX_PARTS = 2000
+# The margin of an exception group's parts, and the rules between them.
+_GROUP = regex.compile(r" {1,80}(?:\|(?: |$)|\+ (?=Exception Group)|\+-[-+]*(?: \d+ -+)?$)")
 _RANK_IN_NAME = regex.compile(r"(?:_|^|Worker[-_])(?:TP)?(\d+)$")
 _IN_MESSAGE = regex.compile(r"\[(?:PG [^\]]{0,60})?Rank (\d+)\]")
 
@@ -238,6 +240,8 @@ def _parse(
         place = cut.place or place
         if cut.place is not None and not rest.startswith(("(", "[rank")):
             break
+    if rest[:1] == " " and ("|" in rest or "+" in rest):
+        rest = _GROUP.sub("", rest, count=1)
     if "NCCL " in rest:
         found = _NCCL.match(rest)
         if found is not None:

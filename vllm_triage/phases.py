@@ -70,6 +70,18 @@ _SERVING_FUNCTIONS = frozenset(
         "run_engine",
     ]
 )
+_ENGINE_FUNCTIONS = frozenset(
+    (
+        "run_busy_loop",
+        "_process_engine_step",
+        "run_engine_core",
+        "run_engine_loop",
+        "engine_step",
+        "output_handler",
+        "worker_busy_loop",
+        "run_engine",
+    )
+)
 _QUANTIZED_PATH = regex.compile(
     r"/quantization/(?!kv_cache)|(?:awq|gptq|marlin|bitsandbytes|gguf|modelopt|compressed_tensors|fp8_utils|cutlass_w8a8)[\w]*\.py"
 )
@@ -86,6 +98,11 @@ def phase_of(frames: tuple[tuple[str, int, str], ...], place: str | None) -> Pha
     if place is not None and _SERVING_PLACES.search(place):
         return Phase.SERVING
     return None
+
+
+def in_engine(frames: tuple[tuple[str, int, str], ...]) -> bool:
+    """Tell whether an exception passed through the engine's own loop, which ends with it."""
+    return any(frame[2] in _ENGINE_FUNCTIONS for frame in frames)
 
 
 def quantized_by(frames: tuple[tuple[str, int, str], ...]) -> str | None:

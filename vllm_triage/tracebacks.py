@@ -50,6 +50,10 @@ _EXCEPTION = regex.compile(
 )
 _DOTTED = regex.compile(r"(?P<name>[a-z_]\w*(?:\.[A-Za-z_]\w*)*\.[A-Z]\w*)(?=: |$)")
 _ANY_NAME = regex.compile(r"(?P<name>(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?=: |$)")
+_REPR = regex.compile(
+    r"(?P<name>(?:[A-Za-z_]\w{0,80}\.){0,8}[A-Za-z_]\w{0,80}(?:Error|Exception))\(['\"]"
+)
+_MAX_NAME = 400
 _RAISE = regex.compile(r"\s*raise (?P<name>[A-Za-z_][\w.]*)\((?P<rest>.*)")
 _LITERAL = regex.compile(
     r"""[fFrR]{0,2}(?:"((?:[^"\\]|\\.){0,2000})"|'((?:[^'\\]|\\.){0,2000})')"""
@@ -66,12 +70,27 @@ def exception_name(text: str, *, in_traceback: bool) -> str | None:
     """
     if not text or not (text[0].isalpha() or text[0] == "_"):
         return None
+    # A class's name is the first word, or all there is; no other text is worth a look.
+    word, *rest = text[:_MAX_NAME].split(None, 1)
+    if len(text) > _MAX_NAME and not rest:
+        return None
+    if not word.endswith(":") and rest:
+        return None if in_traceback else _in_repr(text)
+    if not in_traceback and word.endswith(("')", '")')):
+        return _in_repr(text)
+    text = word
     found = _EXCEPTION.match(text) or _DOTTED.match(text)
     if found is None and in_traceback:
         found = _ANY_NAME.match(text)
     if found is None or found["name"].startswith("nccl"):
         return None
     return found[0] if "_" in found[0] and "." in found[0] else found["name"]
+
+
+def _in_repr(text: str) -> str | None:
+    """The class in `RuntimeError('the text')`, as loggers print an exception they were given."""
+    found = _REPR.match(text)
+    return found["name"] if found and text.rstrip().endswith(("')", '")')) else None
 
 
 def frame(text: str) -> Frame | None:

@@ -1,0 +1,63 @@
+"""Margins: what a paste, a launcher or a shipper without name puts before every line."""
+
+import regex
+
+# What vLLM's own formatter prints, with the process that newer releases put in front.
+_KNOWN = regex.compile(
+    r"(?:\([A-Za-z_][\w.]*(?: \S{1,40})? pid=\d+\) )?(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) "
+    r"\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? \[?[\w./]+:\d+\]"
+)
+# Prefixes that are read further on: they name the process or the time.
+_READ_LATER = regex.compile(r"\(|\[(?:rank|default)\d|\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[.,\d]*")
+_VARYING = regex.compile(r"[\w.:@,/-]*\d[\w.:@,/-]*")
+_MAX_WIDTH = 200
+_MAX_SEARCH = 400
+
+
+class Margin:
+    """Learns the margin from the first line that vLLM printed, and takes its shape off the others.
+
+    Where that line starts at its first column there is no margin.
+    """
+
+    def __init__(self) -> None:
+        self._shape: regex.Pattern[str] | None = None
+        self._is_known = False
+
+    def strip(self, text: str) -> str:
+        """Give the text without margin; its own indentation stays."""
+        if not self._is_known and ":" in text:
+            self._learn(text)
+        if self._shape is None:
+            return text
+        found = self._shape.match(text)
+        return text[found.end() :] if found else text
+
+    def _learn(self, text: str) -> None:
+        found = _KNOWN.search(text[:_MAX_SEARCH])
+        if found is None:
+            return
+        margin = text[: found.start()]
+        if _READ_LATER.match(margin) or margin.endswith(('"', "'")):
+            return
+        self._is_known = True
+        if 0 < len(margin) <= _MAX_WIDTH:
+            self._shape = regex.compile(_shape(margin))
+
+
+def _shape(margin: str) -> str:
+    """Numbers and names with numbers may vary, the last blanks may not: they are not indentation."""
+    body = margin.rstrip()
+    if not body:
+        return regex.escape(margin)
+    parts = []
+    end = 0
+    for found in _VARYING.finditer(body):
+        parts += [_literal(body[end : found.start()]), r"[\w.:@,/-]+"]
+        end = found.end()
+    parts.append(_literal(body[end:]))
+    return "".join(parts) + regex.escape(margin[len(body) :])
+
+
+def _literal(text: str) -> str:
+    return r"[ \t]+".join(regex.escape(part) for part in regex.split(r"[ \t]+", text))
