@@ -7,7 +7,7 @@ is a reference page. A user's folder is laid out the same.
 import difflib
 import os
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -16,9 +16,10 @@ from typing import NamedTuple
 import regex
 from pydantic import ValidationError
 
+from vllm_triage import templates
 from vllm_triage.errors import RuleError
 from vllm_triage.kinds import Kind
-from vllm_triage.rules import Extension, Pattern, Rule, Topic
+from vllm_triage.rules import Extension, Rule, Topic
 
 ENTRY_POINT_GROUP = "vllm_triage.rules"
 FOLDERS_VARIABLE = "VLLM_TRIAGE_RULES"
@@ -46,7 +47,7 @@ def files(root: Path) -> list[Path]:
     if not root.is_dir():
         message = f"{root}: no such folder; --rules takes a folder of AREA/KIND.toml files"
         raise RuleError(message)
-    found = sorted(root.glob("*/*.toml"))
+    found = sorted(path for path in root.glob("*/*.toml") if path.is_file())
     if not found:
         message = f"{root}: no AREA/KIND.toml files in this folder"
         raise RuleError(message)
@@ -58,7 +59,8 @@ def read(path: Path, *, root: Path) -> tuple[Kind, Rule | Extension] | tuple[str
 
     Raises RuleError with the file, the field and the offending text.
     """
-    where = path.relative_to(root)
+    inside = path.relative_to(root)
+    where = inside if root == folder() else path
     try:
         data = tomllib.loads(path.read_text("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -68,9 +70,9 @@ def read(path: Path, *, root: Path) -> tuple[Kind, Rule | Extension] | tuple[str
         message = f"{where}: cannot be read: {error.strerror}"
         raise RuleError(message) from error
     try:
-        if where.parts[0] == TOPICS:
+        if inside.parts[0] == TOPICS:
             return path.stem, Topic.model_validate(data)
-        kind = _kind(where)
+        kind = _kind(inside, where)
         if "title" not in data and root != folder():
             return kind, Extension.model_validate(data)
         return kind, Rule.model_validate(data)
@@ -78,8 +80,8 @@ def read(path: Path, *, root: Path) -> tuple[Kind, Rule | Extension] | tuple[str
         raise RuleError(_explain(where, data, error)) from error
 
 
-def _kind(where: Path) -> Kind:
-    name = f"{where.parts[0]}.{where.stem}"
+def _kind(inside: Path, where: Path) -> Kind:
+    name = f"{inside.parts[0]}.{inside.stem}"
     try:
         return Kind(name)
     except ValueError:
@@ -105,12 +107,17 @@ def _explain(where: Path, data: Mapping[str, object], error: ValidationError) ->
     return f"{where}: {', '.join(place)}: {first['msg']} (found {shown})"
 
 
-def load(folders: Sequence[Path | str] = (), *, builtin: bool = True) -> Catalogue:
+def load(folders: Path | str | Sequence[Path | str] = (), *, builtin: bool = True) -> Catalogue:
     """Read the built-in rules, those of installed packages and environment, then `folders`.
 
     A later rule for a kind replaces an earlier one; one without title adds to it.
     Raises RuleError with the file and the reason.
     """
+    if isinstance(folders, str | Path):
+        folders = [folders]
+    if any(not str(item) for item in folders):
+        message = "an empty folder name for rules; --rules takes a folder of AREA/KIND.toml files"
+        raise RuleError(message)
     extra = [Path(item) for item in folders]
     named = os.environ.get(FOLDERS_VARIABLE, "")
     environment = [Path(item) for item in named.split(os.pathsep) if item]
@@ -141,18 +148,33 @@ def _add(rules: dict[Kind, Rule], topics: dict[str, Topic], root: Path) -> None:
             continue
         kind = Kind(name)
         if root != folder():
-            _compile(path.relative_to(root), entry.pattern)
+            _compile(path, entry)
         rules[kind] = entry.extended(rules[kind]) if isinstance(entry, Extension) else entry
 
 
-def _compile(where: Path, patterns: Iterable[Pattern]) -> None:
-    """The built-in patterns are proven by the tests; a user's must not fail in the middle of a log."""
-    for pattern in patterns:
+def _compile(where: Path, rule: Rule | Extension) -> None:
+    """The built-in rules are proven by the tests; a user's must not fail in the middle of a log."""
+    for text in _texts(rule):
+        try:
+            templates.parse(text)
+        except ValueError as error:
+            message = f"{where}: {error} (in {text!r})"
+            raise RuleError(message) from error
+    for pattern in rule.pattern:
         try:
             regex.compile(pattern.regex, regex.MULTILINE)
         except regex.error as error:
             message = f"{where}: {pattern.name}: regex does not compile: {error}"
             raise RuleError(message) from error
+
+
+def _texts(rule: Rule | Extension) -> Iterator[str]:
+    if isinstance(rule, Rule):
+        yield from (rule.title, rule.summary, rule.cause, rule.verify or "")
+    for fix in rule.fix:
+        yield from (fix.do, fix.command or "", fix.why or "", *fix.change.values())
+        for form in fix.form:
+            yield from (form.command or "", *form.change.values())
 
 
 def _installed() -> Iterable[Path]:

@@ -1,5 +1,6 @@
 """The command: options in, exit code out; the only module that speaks to the terminal."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -89,7 +90,7 @@ def main_group() -> None:
 
 
 @main_group.command(_DEFAULT, cls=_Default, hidden=True, context_settings=_HELP)
-@click.argument("logs", nargs=-1, metavar="[LOG]...", type=click.Path(path_type=str))
+@click.argument("logs", nargs=-1, metavar="[LOG]...")
 @click.option(
     "--format", "-f", "form", type=click.Choice(list(FORMATS)), default="text", show_default=True
 )
@@ -130,10 +131,13 @@ def triage_command(
     Several logs are one deployment.
     """
     if not logs:
-        if sys.stdin.isatty():
+        if sys.stdin is None or sys.stdin.isatty():
             message = f"no log given: {NAME} pod.log, or kubectl logs POD | {NAME}"
             raise click.UsageError(message)
         logs = ("-",)
+    if output is not None and output.exists() and any(_is_same(output, log) for log in logs):
+        message = f"{output}: is one of the logs; choose another file for the report"
+        raise TriageError(message)
     was_interrupted: list[bool] = []
     report = triage_paths(
         logs,
@@ -149,12 +153,19 @@ def triage_command(
         _write(content, output)
     problems = [source.problem for source in report.sources if source.problem]
     for problem in problems:
-        click.echo(f"{NAME}: {problem}", err=True)
+        _complain(f"{NAME}: {problem}")
     if was_interrupted:
         return INTERRUPTED
     if problems:
         return FAILED
     return _exit_code(report, fail_on)
+
+
+def _is_same(output: Path, log: str) -> bool:
+    try:
+        return output.samefile(log)
+    except (OSError, ValueError):
+        return False
 
 
 def _rendered(report: Report, form: str, *, every: bool, color: str, to_file: bool) -> str:
@@ -272,21 +283,37 @@ def schema_command() -> int:
 
 def main(args: list[str] | None = None) -> None:
     """Run the command and end the process with its exit code."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            # The caller closed it: what is said there goes nowhere, the exit code still tells.
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))
     try:
         code = main_group.main(args=args, prog_name=NAME, standalone_mode=False)
         sys.stdout.flush()
     except click.ClickException as error:
-        click.echo(
-            f"{NAME}: {error.format_message()}  ({NAME} --help shows the options)", err=True
-        )
+        _complain(f"{NAME}: {error.format_message()}  ({NAME} --help shows the options)")
         code = FAILED
     except TriageError as error:
-        click.echo(f"{NAME}: {error}", err=True)
+        _complain(f"{NAME}: {error}")
         code = FAILED
     except (KeyboardInterrupt, click.Abort):
         code = INTERRUPTED
     except BrokenPipeError:
         # The reader has gone: nothing is left to say, and nothing may be flushed to it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _silence()
         code = 0
+    except OSError as error:
+        _silence()
+        _complain(f"{NAME}: standard output: cannot be written: {error.strerror or error}")
+        code = FAILED
     sys.exit(code or 0)
+
+
+def _complain(text: str) -> None:
+    with contextlib.suppress(OSError):
+        click.echo(text, err=True)
+
+
+def _silence() -> None:
+    with contextlib.suppress(OSError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -152,8 +152,8 @@ class Unwrapper:
         if not first or depth > _MAX_DEPTH:
             yield item
             return
-        if first == "{" and text.rstrip().endswith("}"):
-            record = _json(text)
+        if first in "{[" and text.endswith(("}", "},", "}]")):
+            record = _json(text.removeprefix("[").removesuffix(",").removesuffix("]"))
             if record is not None:
                 yield from self._record(item, record, depth)
                 return
@@ -287,6 +287,11 @@ class Unwrapper:
         return "frame", item._replace(text=_FRAME_EDGE.sub("", text))
 
     def _record(self, item: Text, record: Mapping[str, object], depth: int) -> Iterator[Text]:
+        inner = record.get("_source")
+        record = inner if isinstance(inner, dict) else record
+        if _is_access(record):
+            yield item._replace(text="")
+            return
         name, message, traces = _message(record)
         if message is None and not traces:
             self._seen["plain"] += depth == 0
@@ -331,6 +336,15 @@ def _level(record: Mapping[str, object]) -> str | None:
     return None
 
 
+def _is_access(record: Mapping[str, object]) -> bool:
+    """Tell a proxy's record of a request: it may quote what users sent, and is no evidence."""
+    status = record.get("status", record.get("status_code"))
+    return isinstance(status, int) and any(
+        key in record
+        for key in ("body", "request_body", "request", "method", "path", "uri", "url")
+    )
+
+
 def _json(text: str) -> Mapping[str, object] | None:
     try:
         record = json.loads(text)
@@ -366,8 +380,13 @@ def _message(record: Mapping[str, object]) -> tuple[str, str | None, list[str]]:
                 value = inner.get("message")
                 message = value if isinstance(value, str) else None
                 break
+    error = record.get("error")
+    places = [record, error] if isinstance(error, dict) else [record]
     traces = [
-        value for key in _TRACE_KEYS if isinstance(value := record.get(key), str) and "\n" in value
+        value
+        for place in places
+        for key in _TRACE_KEYS
+        if isinstance(value := place.get(key), str) and "\n" in value
     ]
     return name, message, traces
 

@@ -119,7 +119,13 @@ _BY_FIRST: dict[str, tuple[regex.Pattern[str], ...]] = {
     **dict.fromkeys("12", (_RAY, _LOGURU, _DASHED, _NAMED, _TIMED)),
 }
 
-_ACCESS = regex.compile(r"""[\w.:\[\]-]+ - "[A-Z]+ \S+ HTTP/[\d.]+" \d{3}\b""")
+_ACCESS = regex.compile(
+    r"""[\w.:\[\]-]+ - (?:\S+ \[[^\]"]{10,40}\] )?"[A-Z]+ \S+ HTTP/[\d.]+" \d{3}\b"""
+)
+# What a client sent, quoted by an error about it: never evidence.
+_CONTENT = regex.compile(
+    r"""(['"]content['"]: ?)(?:'(?:[^'\\]|\\.)*+(?:'|$)|"(?:[^"\\]|\\.)*+(?:"|$))"""
+)
 _REQUESTS = ("Received request ", "Generated response ", "Added request ", "Request log")
 _STATISTICS = regex.compile(r"(?:Engine \d+: |\d+ Engines Aggregated: )?Avg prompt throughput: ")
 _GLUED = regex.compile(
@@ -240,6 +246,8 @@ def _parse(
         place = cut.place or place
         if cut.place is not None and not rest.startswith(("(", "[rank")):
             break
+    if "content" in rest:
+        rest = _CONTENT.sub(r"\1'...'", rest)
     if rest[:1] == " " and ("|" in rest or "+" in rest):
         rest = _GROUP.sub("", rest, count=1)
     if "NCCL " in rest:

@@ -1,5 +1,6 @@
 """Matches: events that a pattern recognises, with the captured fields."""
 
+import logging
 from collections import defaultdict
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -18,6 +19,7 @@ from vllm_triage.rules import Pattern, Rule
 from vllm_triage.run import Run
 
 TIMEOUT_S = 1.0
+_LOG = logging.getLogger(__name__)
 _MAX_TEXT = 262_144
 
 
@@ -150,6 +152,11 @@ class Matcher:
             found = compiled(pattern.regex).search(event.text[:_MAX_TEXT], timeout=TIMEOUT_S)
         except TimeoutError:
             self.timed_out.add(item.id)
+            _LOG.warning(
+                "pattern %s took over %g s on one line and is skipped from now on",
+                item.id,
+                TIMEOUT_S,
+            )
             return None
         if found is None:
             self._break(item, event)

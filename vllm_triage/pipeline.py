@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
+from vllm_triage.arguments import Value
 from vllm_triage.catalogue import Catalogue, load
 from vllm_triage.envelopes import Text, Unwrapper
 from vllm_triage.errors import SourceError
@@ -15,7 +16,7 @@ from vllm_triage.model import Incident, Report, RunInfo, Source
 from vllm_triage.phases import phase_of
 from vllm_triage.redact import redact as redact_secrets
 from vllm_triage.run import Run, Runs
-from vllm_triage.sources import Reader, expand
+from vllm_triage.sources import Reader, expand, is_name, printable
 
 __version__ = "0.1.0"
 
@@ -33,8 +34,9 @@ class Scanner:
                 ...
         report = scanner.report()
 
-    `feed` and `close` yield each incident once, as soon as its event is complete; its
+    `feed` and `close` give each incident once, as soon as its event is complete; its
     role may still change while more lines come. `report()` gives the whole answer.
+    Times, memory and CPU are bounded: what comes after the limits is counted, not kept.
 
     Raises RuleError when a rule folder is wrong.
     """
@@ -55,6 +57,7 @@ class Scanner:
         self._position = 0
         self._number = 0
         self._told: set[str] = set()
+        self._is_closed = False
         self.sources: list[Source] = []
         self._open(source)
 
@@ -66,13 +69,14 @@ class Scanner:
         self._assembler = Assembler()
 
     def feed(self, line: str) -> Iterator[Incident]:
-        """Take one line; yield the incidents that it completes for the first time."""
+        """Take one line (or several, with newlines); give the incidents it completes for the first time."""
         before = self._collector.variety
-        text = line.rstrip("\n")
         self._bytes += len(line)
-        self.feed_numbered(self._number + 1, text)
+        for text in line.removesuffix("\n").split("\n"):
+            self.feed_numbered(self._number + 1, printable(text))
         if self._collector.variety != before:
-            yield from self._untold()
+            return self._untold()
+        return iter(())
 
     def feed_numbered(self, number: int, text: str) -> None:
         """Take the physical line with this 1-based number."""
@@ -123,15 +127,16 @@ class Scanner:
 
     def _untold(self) -> Iterator[Incident]:
         incidents, _ = fold(self._collector, self.catalogue, self._redact)
-        for incident in incidents:
-            if incident.id not in self._told:
-                self._told.add(incident.id)
-                yield incident
+        untold = [incident for incident in incidents if incident.id not in self._told]
+        self._told.update(incident.id for incident in untold)
+        return iter(untold)
 
     def close(self) -> Iterator[Incident]:
-        """End the stream; yield the incidents that only now are complete."""
-        self.end_source()
-        yield from self._untold()
+        """End the stream; give the incidents that only now are complete."""
+        if not self._is_closed:
+            self._is_closed = True
+            self.end_source()
+        return self._untold()
 
     def report(self) -> Report:
         """The answer so far."""
@@ -181,19 +186,29 @@ def triage(
     """Triage logs and give the whole answer.
 
     `inputs` is a path, a sequence of paths (files, folders, globs; they are one
-    deployment), or any other iterable of text lines, such as an open file.
+    deployment), or text lines: an open file, any other iterator, or a list of texts of
+    which none is a file and some hold blanks.
 
     Raises SourceError when none of the inputs can be read, RuleError when a rule folder is wrong.
     """
     if isinstance(inputs, str | Path):
         return triage_paths([inputs], rules=rules, redact=redact)
-    if isinstance(inputs, Sequence):
+    if isinstance(inputs, Sequence) and not _are_lines(inputs):
         return triage_paths(inputs, rules=rules, redact=redact)
     scanner = Scanner("<lines>", rules=rules, redact=redact)
     for number, line in enumerate(inputs, 1):
-        scanner.feed_numbered(number, line.rstrip("\n"))
+        scanner.feed_numbered(number, printable(str(line).rstrip("\n")))
     scanner.end_source()
     return scanner.report()
+
+
+def _are_lines(inputs: Sequence[str | Path]) -> bool:
+    if not all(isinstance(one, str) for one in inputs):
+        return False
+    texts = [str(one) for one in inputs]
+    return any(" " in one or "\n" in one for one in texts) and not any(
+        is_name(one) for one in texts
+    )
 
 
 def triage_paths(
@@ -223,6 +238,11 @@ def triage_paths(
         except SourceError as error:
             problems.append(str(error))
             continue
+        except KeyboardInterrupt:
+            if interrupted is None:
+                raise
+            interrupted()
+            break
         is_complete = scanner.read(
             reader, _shifted(progress, done), can_stop=interrupted is not None
         )
@@ -245,6 +265,14 @@ def _shifted(progress: Progress | None, base: int) -> Progress | None:
     return lambda count: progress(base + count)
 
 
+def _redacted(name: str, value: Value, redact: Callable[[str], str]) -> Value:
+    if isinstance(value, str):
+        return redact(f"{name}={value}").partition("=")[2]
+    if isinstance(value, list):
+        return [redact(f"{name}={one}").partition("=")[2] for one in value]
+    return value
+
+
 def _runs(found: Sequence[Run], redact: Callable[[str], str]) -> tuple[RunInfo, ...]:
     """The runs that say something of themselves; a restart with the same arguments is counted."""
     out: list[RunInfo] = []
@@ -255,10 +283,7 @@ def _runs(found: Sequence[Run], redact: Callable[[str], str]) -> tuple[RunInfo, 
         info = info.model_copy(
             update={
                 "arguments": {
-                    name: redact(f"{name}={value}").partition("=")[2]
-                    if isinstance(value, str)
-                    else value
-                    for name, value in info.arguments.items()
+                    name: _redacted(name, value, redact) for name, value in info.arguments.items()
                 }
             }
         )

@@ -6,7 +6,7 @@ REDACTED = "[redacted]"
 
 # One cheap look decides for most lines that nothing is to be done.
 _TRIGGER = regex.compile(
-    r"hf_|sk-|://[^\s/@]{1,200}@|bearer|api.?key|token|passw|secret|AKIA|ASIA|PRIVATE KEY|X-Amz-|authorization|gh[pousr]_|xox[bp]-",
+    r"hf_|sk-|://[^\s/@]{1,200}@|bearer|api.?key|token|passw|secret|AKIA|ASIA|PRIVATE KEY|X-Amz-|authorization|gh[pousr]_|glpat-|eyJ|xox[bp]-",
     regex.IGNORECASE,
 )
 _RULES: tuple[tuple[regex.Pattern[str], str], ...] = (
@@ -20,6 +20,8 @@ _RULES: tuple[tuple[regex.Pattern[str], str], ...] = (
     (regex.compile(r"\bhf_[A-Za-z0-9]{10,}"), REDACTED),
     (regex.compile(r"\bsk-[A-Za-z0-9_-]{12,}"), REDACTED),
     (regex.compile(r"\bgh[pousr]_[A-Za-z0-9]{20,}"), REDACTED),
+    (regex.compile(r"\bglpat-[A-Za-z0-9_-]{16,}"), REDACTED),
+    (regex.compile(r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"), REDACTED),
     (regex.compile(r"\bxox[bp]-[A-Za-z0-9-]{10,}"), REDACTED),
     (regex.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"), REDACTED),
     (regex.compile(r"(?i)\b(bearer|basic) +[A-Za-z0-9._~+/=-]{6,}"), rf"\1 {REDACTED}"),

@@ -10,7 +10,7 @@ from vllm_triage.catalogue import Catalogue, files, folder, load, read
 from vllm_triage.envelopes import Unwrapper
 from vllm_triage.errors import RuleError
 from vllm_triage.events import Assembler, Event
-from vllm_triage.facts import FAMILIES, seconds_field
+from vllm_triage.facts import FAMILIES, build, seconds_field
 from vllm_triage.kinds import Kind, Phase
 from vllm_triage.lines import parse
 from vllm_triage.matches import Match, Matcher, compiled, satisfies
@@ -185,6 +185,12 @@ def _hit(kind: Kind, pattern: Pattern, hit: str, matcher: Matcher) -> Iterator[s
     if not results:
         yield f"does not match its hit {_short(hit)}"
         return
+    for _, found in results:
+        match = next(one for one in found if _id(one) == own)
+        facts = build(kind.area, match.fields)
+        for name in match.fields:
+            if match.fields[name] != "" and getattr(facts, name, "") is None:
+                yield f"captures {str(match.fields[name])!r} as {name}, which is no such value, in {_short(hit)}"
     for _, found in results:
         best = found[0]
         if best.kind is not kind:

@@ -6,6 +6,7 @@ import difflib
 import gzip
 import io
 import lzma
+import os
 import stat
 import sys
 import zlib
@@ -23,7 +24,7 @@ _SNIFF = 8192
 
 _MAGIC = (
     (b"\x1f\x8b", "gzip"),
-    (b"BZh", "bzip2"),
+    (b"BZh91AY&SY", "bzip2"),
     (b"\xfd7zXZ\x00", "xz"),
     (b"\x28\xb5\x2f\xfd", "zstd"),
 )
@@ -44,21 +45,50 @@ def shown(path: Path | str) -> str:
     return str(path).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
+def printable(text: str) -> str:
+    """Text that can be written as UTF-8: halves of characters are replaced."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace").decode()
+    return text
+
+
+def is_name(text: str) -> bool:
+    """Tell whether a text names a file, folder or standard input; a log's line does not."""
+    try:
+        return text == "-" or Path(text).exists()
+    except (OSError, ValueError):
+        return False
+
+
 def expand(names: Sequence[str | Path]) -> Expanded:
     """Turn files, folders, globs and `-` (None: standard input) into inputs, each once."""
-    paths: list[Path | None] = []
+    paths: dict[object, Path | None] = {}
     problems: list[str] = []
     for name in names:
         try:
-            found = _expand(name)
+            found = _expand(name, problems)
         except SourceError as error:
             problems.append(str(error))
             continue
-        paths += [path for path in found if path not in paths]
-    return Expanded(tuple(paths), tuple(problems))
+        for path in found:
+            paths.setdefault(_identity(path), path)
+    return Expanded(tuple(paths.values()), tuple(problems))
 
 
-def _expand(name: str | Path) -> list[Path | None]:
+def _identity(path: Path | None) -> object:
+    """The same for all names of one file."""
+    if path is None:
+        return None
+    try:
+        found = path.stat()
+    except OSError:
+        return str(path)
+    return found.st_dev, found.st_ino
+
+
+def _expand(name: str | Path, problems: list[str]) -> list[Path | None]:
     if str(name) == "-":
         return [None]
     if not str(name):
@@ -73,11 +103,14 @@ def _expand(name: str | Path) -> list[Path | None]:
         if matched:
             return [Path(one) for one in matched if Path(one).is_file()]
         raise SourceError(_missing(path)) from None
+    except ValueError:
+        message = f"{shown(path)!r}: not a file name"
+        raise SourceError(message) from None
     except OSError as error:
         message = f"{shown(path)}: cannot be opened: {error.strerror or error}; check the path and its permissions"
         raise SourceError(message) from None
     if stat.S_ISDIR(mode):
-        return _folder(path)
+        return _folder(path, problems)
     return [path]
 
 
@@ -90,28 +123,28 @@ def _missing(path: Path) -> str:
             )
         except OSError:
             near = []
-    hint = f"did you mean {', '.join(near)}?" if near else "check the path"
+    hint = f"did you mean {', '.join(shown(name) for name in near)}?" if near else "check the path"
     return f"{shown(path)}: no such file; {hint}"
 
 
-def _folder(root: Path) -> list[Path | None]:
+def _folder(root: Path, problems: list[str]) -> list[Path | None]:
     found: list[Path | None] = []
-    try:
-        # Path.walk is new in 3.12; symbolic links are not followed, so no loop can arise.
-        inside = sorted(
-            path for path in root.rglob("*") if not path.is_symlink() or path.is_file()
+
+    def unlisted(error: OSError) -> None:
+        problems.append(
+            f"{shown(error.filename)}: cannot be listed: {error.strerror or error}; check its permissions"
         )
-    except OSError as error:
-        message = (
-            f"{shown(root)}: cannot be listed: {error.strerror or error}; check its permissions"
-        )
-        raise SourceError(message) from None
-    for path in inside:
-        try:
-            if path.is_file() and not path.name.startswith(".") and _is_text(path):
+
+    # Symbolic links to folders are not followed, so no loop can arise.
+    for folder, folders, names in os.walk(root, onerror=unlisted):
+        folders.sort()
+        for name in sorted(names):
+            path = Path(folder, name)
+            try:
+                if path.is_file() and not name.startswith(".") and _is_text(path):
+                    found.append(path)
+            except OSError:
                 found.append(path)
-        except OSError:
-            found.append(path)
     if not found:
         message = f"{shown(root)}: no logs in this folder; name a file, or a folder that holds text or compressed logs"
         raise SourceError(message)
@@ -151,7 +184,12 @@ class Reader:
         self.problem: str | None = None
         self._raw = stream if stream is not None else _open(path)
         self._chunks = self._read()
-        self._first = next(self._chunks, b"")
+        try:
+            self._first = next(self._chunks, b"")
+        except OSError as error:
+            self._raw.close()
+            message = f"{self.name}: cannot be read: {error.strerror or error}; name a text log"
+            raise SourceError(message) from None
         if _is_binary(self._first[:_SNIFF]):
             self._raw.close()
             message = f"{self.name}: looks like a binary file, not a log; name the text log, or its .gz, .bz2, .xz or .zst"
@@ -188,7 +226,7 @@ class Reader:
         try:
             yield from self._split()
         finally:
-            if self._raw is not sys.stdin.buffer:
+            if sys.stdin is None or self._raw is not sys.stdin.buffer:
                 self._raw.close()
 
     def _split(self) -> Iterator[tuple[int, str]]:
@@ -242,6 +280,9 @@ class Reader:
 
 def _open(path: Path | None) -> IO[bytes]:
     if path is None:
+        if sys.stdin is None:
+            message = f"{STDIN}: is closed; name a log file"
+            raise SourceError(message)
         return sys.stdin.buffer
     try:
         return path.open("rb")
