@@ -286,7 +286,7 @@ def main(args: list[str] | None = None) -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             # The caller closed it: what is said there goes nowhere, the exit code still tells.
-            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
     try:
         code = main_group.main(args=args, prog_name=NAME, standalone_mode=False)
         sys.stdout.flush()

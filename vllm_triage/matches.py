@@ -98,7 +98,7 @@ class Matcher:
         ]
         return {
             (level, origin): Gate(
-                (item.pattern.keywords, item)
+                (item.pattern.keywords, item.pattern.any_of, item)
                 for item in every
                 if item.pattern.level.rank <= level.rank and _accepts(item.pattern, origin)
             )

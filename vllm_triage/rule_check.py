@@ -163,6 +163,8 @@ def _pattern(
         for word in pattern.keywords:
             if word not in hit:
                 yield f"keyword {word!r} is not in the hit {_short(hit)}"
+        if pattern.any_of and not any(word in hit for word in pattern.any_of):
+            yield f"none of any_of is in the hit {_short(hit)}"
         yield from _hit(kind, pattern, hit, matcher)
     for miss in pattern.misses:
         if any(
@@ -277,7 +279,7 @@ def _phase(match: Match, run: Run) -> Phase | None:
 def _linear(pattern: Pattern, expression: regex.Pattern[str]) -> Iterator[str]:
     for hit in pattern.hits[:3]:
         half = hit[: len(hit) // 2] or hit
-        for piece in (hit + " ", half, half.rstrip() + " ", *pattern.keywords):
+        for piece in (hit + " ", half, half.rstrip() + " ", *pattern.keywords, *pattern.any_of):
             probe = piece * (_PROBE_LENGTH // len(piece) + 1)
             try:
                 expression.search(probe, timeout=_PROBE_TIMEOUT_S)

@@ -1,8 +1,8 @@
 """Rules: what a pattern file may say. The format is described in `patterns/README.md`."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from vllm_triage.kinds import Confidence, Kind, Level, Phase, Risk, Role, Severity
 
@@ -64,8 +64,10 @@ class Pattern(_Strict):
 
     name: _Name
     """Kebab-case: what the log says, never the cure."""
-    keywords: Annotated[tuple[_Text, ...], Field(min_length=1)]
-    """Plain texts, case-sensitive; each must be in a line's text before the regex is tried."""
+    keywords: tuple[_Text, ...] = ()
+    """Plain texts, case-sensitive; each must be in an event's text before the regex is tried."""
+    any_of: tuple[_Text, ...] = ()
+    """Plain texts, case-sensitive; one of them must be in an event's text too."""
     regex: _Text
     """Searched in an event's text; `^` and `$` match at line ends; named groups are facts."""
     level: Level = Level.ERROR
@@ -108,6 +110,13 @@ class Pattern(_Strict):
     """Lines as printed that must match."""
     misses: Annotated[tuple[_Text, ...], Field(min_length=1)]
     """The nearest innocent lines."""
+
+    @model_validator(mode="after")
+    def _has_a_keyword(self) -> Self:
+        if not self.keywords and not self.any_of:
+            message = "needs keywords or any_of: plain texts that its lines hold"
+            raise ValueError(message)
+        return self
 
 
 class Variant(_Strict):
