@@ -148,3 +148,27 @@ def test_a_report_in_between_changes_nothing() -> None:
     assert scanner.report() == before
     list(scanner.close())
     assert scanner.report().root_cause == before.root_cause
+
+
+def test_the_engines_own_unknown_exception_is_why_it_died() -> None:
+    head = "(EngineCore_0 pid=7) ERROR 05-01 10:00:00 [core.py:1] "
+    report = triage(iter([
+        "INFO:     Application startup complete.",
+        head + "EngineCore encountered a fatal error.",
+        head + "Traceback (most recent call last):",
+        head + '  File "/x/site-packages/vllm/v1/engine/core.py", line 9, in run_busy_loop',
+        head + "    self.step()",
+        head + "AssertionError",
+        DEAD,
+    ]))  # fmt: skip
+
+    assert report.root is not None
+    assert report.root.kind is Kind.ENGINE_UNRECOGNISED
+    assert report.root.severity is Severity.FATAL
+
+
+def test_what_a_client_sent_is_no_evidence() -> None:
+    row = "ERROR 05-01 10:00:00 [serving_chat.py:200] ValueError: unknown role in message {'content': 'torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB'}"
+    report = triage(iter(["INFO:     Application startup complete.", row]))
+
+    assert all(incident.kind.area != "oom" for incident in report.incidents)

@@ -30,7 +30,7 @@ def unwrapped(*rows: str) -> list[Text]:
     ],
 )
 def test_what_the_server_prints_stays_as_it_is(row: str) -> None:
-    assert [item.text for item in unwrapped(row)] == [row]
+    assert [item.text for item in unwrapped("first", row)] == ["first", row]
 
 
 @pytest.mark.parametrize(
@@ -95,3 +95,50 @@ def test_the_format_is_that_of_most_lines() -> None:
     list(unwrapper.feed(4, "plain"))
 
     assert unwrapper.format == "cri"
+
+
+def docker(text: str) -> str:
+    return json.dumps({"log": text, "stream": "stderr", "time": "2026-05-01T10:00:40Z"})
+
+
+def test_a_line_that_docker_cut_is_put_together() -> None:
+    found = unwrapped(docker("first\n"), docker("a" * 20), docker("b" * 20), docker("c\n"), docker("last\n"))  # fmt: skip
+
+    assert [item.text for item in found] == ["first", "a" * 20 + "b" * 20 + "c", "last"]
+    assert [item.number for item in found] == [1, 2, 5]
+
+
+def test_records_of_a_shipper_that_takes_all_newlines_off_stay_apart() -> None:
+    assert [item.text for item in unwrapped(docker("a"), docker("b"))] == ["a", "b"]
+
+
+def test_the_end_of_a_huge_line_in_pieces_is_no_line_of_its_own() -> None:
+    rows = [f"2026-05-01T10:00:40Z stderr P {'x' * 16_000}"] * 100
+    found = unwrapped(*rows, "2026-05-01T10:00:40Z stderr F the end", "2026-05-01T10:00:41Z stderr F next")  # fmt: skip
+
+    assert [item.text[:4] for item in found] == ["xxxx", "next"]
+
+
+def test_a_shippers_level_info_is_no_level_and_a_loggers_is() -> None:
+    shipper = unwrapped('{"level": "info", "message": "a"}')[0]
+    logger = unwrapped('{"level": "info", "name": "vllm", "message": "a"}')[0]
+
+    assert (shipper.level, logger.level) == (None, "info")
+
+
+def test_a_proxys_record_of_a_request_is_no_text() -> None:
+    row = '{"method": "POST", "body": "CUDA out of memory", "status": 200}'
+
+    assert [item.text for item in unwrapped(row)] == [""]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        'time=2026-05-01T10:00:40Z level=error msg="a \\"b\\"" pod=x',
+        '    "message": "a \\"b\\"",',
+        "a &quot;b&quot;",
+    ],
+)
+def test_a_message_in_logfmt_pretty_json_or_html_is_read(row: str) -> None:
+    assert unwrapped("first", row)[1].text == 'a "b"'

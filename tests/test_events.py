@@ -150,3 +150,27 @@ def test_a_whole_failure_in_one_string_is_split_unless_it_is_a_prompt() -> None:
     assert (
         events(f"INFO 04-12 07:27:46 [logger.py:39] Received request a: prompt: '{escaped}'") == []
     )
+
+
+def test_the_parts_of_an_exception_group_are_the_exceptions() -> None:
+    found = events(
+        "  + Exception Group Traceback (most recent call last):",
+        '  |   File "/x/site-packages/vllm/a.py", line 1, in f',
+        "  |     run()",
+        "  | ExceptionGroup: unhandled errors in a TaskGroup (1 sub-exception)",
+        "  +-+---------------- 1 ----------------",
+        "    | Traceback (most recent call last):",
+        '    |   File "/x/site-packages/vllm/b.py", line 2, in g',
+        "    |     work()",
+        "    | ZeroDivisionError: division by zero",
+        "    +------------------------------------",
+    )
+
+    assert [event.exception for event in found if event.exception] == ["ExceptionGroup", "ZeroDivisionError"]  # fmt: skip
+    assert found[-1].frames == (("vllm/b.py", 2, "g"),)
+
+
+def test_an_exception_printed_as_a_repr_is_one() -> None:
+    found = events("ERROR 05-01 10:00:00 [engine.py:135] RuntimeError('shape mismatch: a vs b')")
+
+    assert found[0].exception == "RuntimeError"

@@ -1,5 +1,6 @@
 """Envelopes: what containers, loggers and terminals put around a printed line, taken off."""
 
+import html
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -38,6 +39,14 @@ _STERN = regex.compile(
 _CLOUD = regex.compile(rf"[A-Z]{{4,9}} ({_ISO}) \[resource\.labels\.[^\]]{{0,200}}\] ")
 _LAUNCHER = regex.compile(
     r"\[([a-z][\w-]{0,30})\] (?=\(|INFO |ERROR |WARNING |DEBUG |Traceback|  )"
+)
+_TAG = regex.compile(r"\[([a-z][\w-]{0,30})\] ")
+_ENTITY = regex.compile(r"&(?:quot|lt|gt|amp|#x?\d{2,3});")
+_LOGFMT = regex.compile(
+    r"""(?:[\w.@-]{1,40}=(?:"(?:[^"\\]|\\.)*+"|[^\s"]*+) )*+(?:msg|message|log)=("(?:[^"\\]|\\.)*+")"""
+)
+_PRETTY = regex.compile(
+    r"""\s{1,40}"(?:message|msg|log|text|MESSAGE|line)": ("(?:[^"\\]|\\.)*+"),?\s*$"""
 )
 _GREP = regex.compile(r"\d{1,9}:(?=[^\d\s])")
 _TALOS = regex.compile(r"[\d.]{7,15}: kern: +\w+: \[(\S{10,40})\]: ")
@@ -121,6 +130,7 @@ class Unwrapper:
         self._partial: dict[str | None, tuple[Text, list[str], int]] = {}
         self._stern: str | None = None
         self._has_newlines = False
+        self._launchers: set[str] = set()
         self._margin = Margin()
 
     @property
@@ -130,7 +140,11 @@ class Unwrapper:
 
     def feed(self, number: int, text: str) -> Iterator[Text]:
         """Take a physical line; give the printed lines that it completes."""
-        text = without_escapes(text).rstrip()
+        if text.endswith("\r"):
+            text = text.rstrip("\r")
+        text = without_escapes(text)
+        if "&" in text and _ENTITY.search(text):
+            text = html.unescape(text)
         if "\r" in text:
             parts = [part for part in text.split("\r") if part][-64:]
             for part in parts:
@@ -152,8 +166,8 @@ class Unwrapper:
         if not first or depth > _MAX_DEPTH:
             yield item
             return
-        if first in "{[" and text.endswith(("}", "},", "}]")):
-            record = _json(text.removeprefix("[").removesuffix(",").removesuffix("]"))
+        if first in "{[" and (end := text.rstrip()).endswith(("}", "},", "}]")):
+            record = _json(end.removeprefix("[").removesuffix(",").removesuffix("]"))
             if record is not None:
                 yield from self._record(item, record, depth)
                 return
@@ -163,12 +177,12 @@ class Unwrapper:
             inner = self._marked(item)
         elif first.islower():
             inner = self._named(item)
-        elif first in " │┃║":
+        elif first in " \t│┃║":
             inner = self._framed(item)
         else:
             inner = None
-        if inner is None and depth == 0:
-            shown = self._margin.strip(text)
+        if inner is None:
+            shown = self._margin.without(text, is_whole=depth == 0)
             if shown is not text:
                 inner = "margin", item._replace(text=shown)
         if inner is None:
@@ -234,8 +248,7 @@ class Unwrapper:
             return "talos", item._replace(text=text[found.end() :], time=found[1])
         return None
 
-    @staticmethod
-    def _marked(item: Text) -> tuple[str, Text] | None:
+    def _marked(self, item: Text) -> tuple[str, Text] | None:
         text = item.text
         if text[0] == "[":
             found = _KUBECTL.match(text)
@@ -243,6 +256,10 @@ class Unwrapper:
                 return "kubectl", item._replace(text=text[found.end() :], container=found[1])
             found = _LAUNCHER.match(text)
             if found:
+                self._launchers.add(found[1])
+            elif self._launchers:
+                found = _TAG.match(text)
+            if found and found[1] in self._launchers:
                 return "launcher", item._replace(text=text[found.end() :])
             return None
         if text[0] == "<":
@@ -270,6 +287,11 @@ class Unwrapper:
             found = _COMPOSE.match(text)
             if found:
                 return "compose", item._replace(text=text[found.end() :], container=found[1])
+        if '="' in text:
+            found = _LOGFMT.match(text)
+            message = _string(found[1]) if found else None
+            if message is not None:
+                return "logfmt", item._replace(text=message.rstrip("\n"))
         found = _STERN.match(text)
         if found:
             name = f"{found[1]}/{found[2]}"
@@ -281,7 +303,12 @@ class Unwrapper:
     @staticmethod
     def _framed(item: Text) -> tuple[str, Text] | None:
         text = item.text
-        if text[0] == " ":
+        if text[0] in " \t":
+            if '": "' in text[:60]:
+                found = _PRETTY.match(text)
+                message = _string(found[1]) if found else None
+                if message is not None:
+                    return "json", item._replace(text=message.rstrip("\n"))
             found = _PIPE.match(text)
             return ("pipe", item._replace(text=text[found.end() :])) if found else None
         return "frame", item._replace(text=_FRAME_EDGE.sub("", text))
@@ -343,6 +370,14 @@ def _is_access(record: Mapping[str, object]) -> bool:
         key in record
         for key in ("body", "request_body", "request", "method", "path", "uri", "url")
     )
+
+
+def _string(text: str) -> str | None:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return None
+    return found if isinstance(found, str) else None
 
 
 def _json(text: str) -> Mapping[str, object] | None:

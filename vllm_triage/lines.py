@@ -246,6 +246,8 @@ def _parse(
         place = cut.place or place
         if cut.place is not None and not rest.startswith(("(", "[rank")):
             break
+    if rest[-1:].isspace():
+        rest = rest.rstrip()
     if "content" in rest:
         rest = _CONTENT.sub(r"\1'...'", rest)
     if rest[:1] == " " and ("|" in rest or "+" in rest):

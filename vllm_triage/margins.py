@@ -9,7 +9,7 @@ _KNOWN = regex.compile(
 )
 # Prefixes that are read further on: they name the process or the time.
 _READ_LATER = regex.compile(r"\(|\[(?:rank|default)\d|\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[.,\d]*")
-_VARYING = regex.compile(r"[\w.:@,/-]*\d[\w.:@,/-]*")
+_VARYING = regex.compile(r"[\w.@-]*\d[\w.@-]*")
 _MAX_WIDTH = 200
 _MAX_SEARCH = 400
 
@@ -23,9 +23,25 @@ class Margin:
     def __init__(self) -> None:
         self._shape: regex.Pattern[str] | None = None
         self._is_known = False
+        self._is_first = True
+        self._indent = ""
 
-    def strip(self, text: str) -> str:
-        """Give the text without margin; its own indentation stays."""
+    def without(self, text: str, *, is_whole: bool = True) -> str:
+        """Give the text without margin; its own indentation stays.
+
+        An envelope's content is not `is_whole`: only a physical line can be indented by a paste.
+        """
+        if self._is_first and is_whole and text.strip():
+            self._is_first = False
+            self._indent = text[: len(text) - len(text.lstrip())]
+            if text.lstrip().startswith("File "):
+                self._indent = ""
+        if self._indent and is_whole and text.strip():
+            # All of a pasted log is indented, or none: the first line without ends it.
+            if text.startswith(self._indent):
+                text = text[len(self._indent) :]
+            else:
+                self._indent = ""
         if not self._is_known and ":" in text:
             self._learn(text)
         if self._shape is None:
@@ -53,7 +69,7 @@ def _shape(margin: str) -> str:
     parts = []
     end = 0
     for found in _VARYING.finditer(body):
-        parts += [_literal(body[end : found.start()]), r"[\w.:@,/-]+"]
+        parts += [_literal(body[end : found.start()]), r"[\w.@-]+"]
         end = found.end()
     parts.append(_literal(body[end:]))
     return "".join(parts) + regex.escape(margin[len(body) :])

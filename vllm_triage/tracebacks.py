@@ -78,7 +78,7 @@ def exception_name(text: str, *, in_traceback: bool) -> str | None:
         return None if in_traceback else _in_repr(text)
     if not in_traceback and word.endswith(("')", '")')):
         return _in_repr(text)
-    text = word
+    text = f"{word} " if rest else word
     found = _EXCEPTION.match(text) or _DOTTED.match(text)
     if found is None and in_traceback:
         found = _ANY_NAME.match(text)
