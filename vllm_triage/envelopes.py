@@ -43,7 +43,7 @@ _LAUNCHER = regex.compile(
 _TAG = regex.compile(r"\[([a-z][\w-]{0,30})\] ")
 _ENTITY = regex.compile(r"&(?:quot|lt|gt|amp|#x?\d{2,3});")
 _LOGFMT = regex.compile(
-    r"""(?:[\w.@-]{1,40}=(?:"(?:[^"\\]|\\.)*+"|[^\s"]*+) )*+(?:msg|message|log)=("(?:[^"\\]|\\.)*+")"""
+    r"""(?:[\w.@-]{1,40}=(?:"(?:[^"\\]|\\.)*+"|[^\s"]*+) )*?(?:msg|message|log)=("(?:[^"\\]|\\.)*+")"""
 )
 _PRETTY = regex.compile(
     r"""\s{1,40}"(?:message|msg|log|text|MESSAGE|line)": ("(?:[^"\\]|\\.)*+"),?\s*$"""

@@ -34,7 +34,7 @@ class Margin:
         if self._is_first and is_whole and text.strip():
             self._is_first = False
             self._indent = text[: len(text) - len(text.lstrip())]
-            if text.lstrip().startswith("File "):
+            if text.lstrip().startswith("File ") or text.lstrip()[0].isdigit():
                 self._indent = ""
         if self._indent and is_whole and text.strip():
             # All of a pasted log is indented, or none: the first line without ends it.
