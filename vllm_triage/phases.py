@@ -82,6 +82,15 @@ _ENGINE_FUNCTIONS = frozenset(
         "run_engine",
     )
 )
+_ENGINE_FILES = (
+    "vllm/v1/core/",
+    "vllm/v1/worker/",
+    "vllm/v1/executor/",
+    "vllm/worker/",
+    "vllm/executor/",
+    "vllm/model_executor/",
+    "vllm/distributed/",
+)
 _QUANTIZED_PATH = regex.compile(
     r"/quantization/(?!kv_cache)|(?:awq|gptq|marlin|bitsandbytes|gguf|modelopt|compressed_tensors|fp8_utils|cutlass_w8a8)[\w]*\.py"
 )
@@ -102,7 +111,10 @@ def phase_of(frames: tuple[tuple[str, int, str], ...], place: str | None) -> Pha
 
 def in_engine(frames: tuple[tuple[str, int, str], ...]) -> bool:
     """Tell whether an exception passed through the engine's own loop, which ends with it."""
-    return any(frame[2] in _ENGINE_FUNCTIONS for frame in frames)
+    return any(
+        function in _ENGINE_FUNCTIONS or file.startswith(_ENGINE_FILES)
+        for file, _, function in frames
+    )
 
 
 def quantized_by(frames: tuple[tuple[str, int, str], ...]) -> str | None:
