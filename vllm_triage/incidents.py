@@ -115,7 +115,11 @@ class Collector:
         chosen = choose(chain)
         if chosen is None:
             return
-        self._fold(chosen)
+        # What is printed under "the engine died" is what it died of.
+        is_deadly = any(
+            isinstance(item, Match) and item.kind is Kind.ENGINE_DEAD for item in chain
+        )
+        self._fold(chosen, is_deadly=is_deadly)
         for item in chain:
             if item is chosen or isinstance(item, Unknown):
                 continue
@@ -123,9 +127,9 @@ class Collector:
             if is_same or item.recogniser.role is Role.CONSEQUENCE:
                 self._fold(item)
 
-    def _fold(self, item: Match | Unknown) -> None:
+    def _fold(self, item: Match | Unknown, *, is_deadly: bool = False) -> None:
         if isinstance(item, Unknown):
-            self._fold_unknown(item)
+            self._fold_unknown(item, is_deadly=is_deadly)
             return
         recogniser = item.recogniser
         rank = (
@@ -145,7 +149,7 @@ class Collector:
                 group.fields.setdefault(name, value)
         _count(group, item, item.line)
 
-    def _fold_unknown(self, item: Unknown) -> None:
+    def _fold_unknown(self, item: Unknown, *, is_deadly: bool) -> None:
         name = _short_name(item.event)
         rule = self._catalogue.rules.get(Kind.ENGINE_UNRECOGNISED)
         if name in _ORDERLY or name.endswith("Warning") or is_warning(item.event) or rule is None:
@@ -153,6 +157,8 @@ class Collector:
         group, key = self._group(Kind.ENGINE_UNRECOGNISED, name, item.run.index)
         if group is None:
             group = self._keep(key, _unrecognised(item, rule))
+        if is_deadly:
+            group.severity = Severity.FATAL
         _count(group, item, item.event.first)
 
 
