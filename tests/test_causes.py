@@ -172,3 +172,23 @@ def test_what_a_client_sent_is_no_evidence() -> None:
     report = triage(iter(["INFO:     Application startup complete.", row]))
 
     assert all(incident.kind.area != "oom" for incident in report.incidents)
+
+
+def test_a_warning_of_the_hub_that_a_started_server_went_past_is_nothing() -> None:
+    report = triage(iter([
+        "'(ReadTimeoutError(\"HTTPSConnectionPool(host='huggingface.co', port=443): Read timed out.\"))' thrown while requesting HEAD https://huggingface.co/a/b/resolve/main/config.json",
+        "Retrying in 1s [Retry 1/5].",
+        "INFO:     Application startup complete.",
+    ]))  # fmt: skip
+
+    assert report.incidents == ()
+
+
+def test_a_message_that_a_terminal_wrapped_is_one() -> None:
+    report = triage(iter([
+        "ValueError: No available memory",
+        "for the cache blocks. Try increasing `gpu_memory_utilization`.",
+    ]))  # fmt: skip
+
+    assert report.root is not None
+    assert report.root.kind is Kind.OOM_KV_CACHE

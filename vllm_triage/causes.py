@@ -136,8 +136,8 @@ def clock(text: str | None) -> tuple[int, int, str] | None:
 def order(groups: Sequence[Group]) -> list[Group]:
     """Sort groups, the root cause first, and hang consequences under what explains them.
 
-    A cause comes before a symptom before a consequence; what another kind in the log
-    explains comes after it; among equals, what happened first.
+    A cause comes before a symptom before a consequence, an error before a warning; what
+    another kind in the log explains comes after it; among equals, what happened first.
     """
     if not groups:
         return []
@@ -158,6 +158,8 @@ def order(groups: Sequence[Group]) -> list[Group]:
             group.caused_by is not None,
             _SEVERITY[group.severity],
             _TIER[group.role],
+            # What stopped the server outranks what it warned of and went on.
+            is_warning(group.event),
             *when(group),
         ),
     )

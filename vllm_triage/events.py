@@ -54,6 +54,8 @@ class Event(NamedTuple):
     link: str | None = None
     observed: tuple[tuple[str, float], ...] = ()
     restored: bool = False
+    unwrapped: str | None = None
+    """The text with its line ends, where `text` has blanks in their place."""
 
     @property
     def first(self) -> Line:
@@ -62,7 +64,7 @@ class Event(NamedTuple):
 
     def line_at(self, offset: int) -> Line:
         """The line that holds a position of `text`."""
-        index = self.text.count("\n", 0, offset)
+        index = (self.unwrapped or self.text).count("\n", 0, offset)
         return self.lines[min(index, len(self.lines) - 1)]
 
 

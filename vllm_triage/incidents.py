@@ -23,6 +23,7 @@ MAX_TEXT = 2000
 _MAX_CHAINS = 4096
 _MAX_PER_KIND = 32
 _MAX_GROUPS = 256
+_SURVIVABLE = ("network", "loading")
 # How a program ends on purpose, and what a client that went away leaves behind.
 _ORDERLY = frozenset(
     ("KeyboardInterrupt", "SystemExit", "CancelledError", "GeneratorExit", "StopIteration",
@@ -76,9 +77,14 @@ class Collector:
         for group in groups:
             if group.kind in (Kind.ENGINE_DEAD, Kind.ENGINE_CRASHED):
                 died.setdefault(group.run.index, []).append(group)
+        groups = [group for group in groups if not _was_survived(group)]
         for group in groups:
             dead = died.get(group.run.index, [])
-            if dead and group.kind is Kind.ENGINE_UNRECOGNISED and in_engine(group.event.frames):
+            if (
+                dead
+                and group.kind is Kind.ENGINE_UNRECOGNISED
+                and in_engine(group.event.frames, group.line.place)
+            ):
                 group.severity = Severity.FATAL
             _lower(group, dead)
         return groups
@@ -269,6 +275,16 @@ def _count(group: Group, item: Match | Unknown, line: Line) -> None:
             group.first_seen = line.time
         if group.last_seen is None or not _is_before(line.time, group.last_seen):
             group.last_seen = line.time
+
+
+def _was_survived(group: Group) -> bool:
+    """A start that went on to its end made good what was said of the hub or a package on the way."""
+    return (
+        group.kind.area in _SURVIVABLE
+        and group.run.source == group.line.source
+        and group.run.last_ready > group.last_line
+        and (is_warning(group.event) or not group.event.frames)
+    )
 
 
 def _is_before(time: str, other: str) -> bool:

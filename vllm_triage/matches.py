@@ -114,6 +114,16 @@ class Matcher:
             if ("windows_idle", 1.0) in event.observed:
                 self._forget(event)
                 return None
+        best = self._best(level, event, run, position)
+        if best is None and event.exception is not None and len(event.lines) > 1:
+            # A terminal may have wrapped the message.
+            wrapped = event._replace(text=event.text.replace("\n", " "), unwrapped=event.text)
+            best = self._best(level, wrapped, run, position)
+            if best is not None:
+                best = best._replace(event=event)
+        return best
+
+    def _best(self, level: Level, event: Event, run: Run, position: int) -> Match | None:
         best: Match | None = None
         best_rank: tuple[int, int, int, int] | None = None
         for item in self._gates[level, event.origin].candidates(event.text):

@@ -82,6 +82,13 @@ _ENGINE_FUNCTIONS = frozenset(
         "run_engine",
     )
 )
+_ENGINE_PLACES = (
+    "engine.py:",
+    "core.py:",
+    "multiproc_executor.py:",
+    "worker_base.py:",
+    "multiproc_worker_utils.py:",
+)
 _ENGINE_FILES = (
     "vllm/v1/core/",
     "vllm/v1/worker/",
@@ -109,8 +116,10 @@ def phase_of(frames: tuple[tuple[str, int, str], ...], place: str | None) -> Pha
     return None
 
 
-def in_engine(frames: tuple[tuple[str, int, str], ...]) -> bool:
+def in_engine(frames: tuple[tuple[str, int, str], ...], place: str | None) -> bool:
     """Tell whether an exception passed through the engine's own loop, which ends with it."""
+    if not frames and place is not None:
+        return place.startswith(_ENGINE_PLACES)
     return any(
         function in _ENGINE_FUNCTIONS or file.startswith(_ENGINE_FILES)
         for file, _, function in frames
