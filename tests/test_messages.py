@@ -72,3 +72,10 @@ def test_every_review_is_needed() -> None:
 
     unused = [one for index, one in enumerate(reviews()) if index not in needed]
     assert not unused
+
+
+def test_the_readme_shows_the_share_of_each_kind() -> None:
+    from tests.kinds_table import END, README, START, table
+
+    shown = README.read_text("utf-8").partition(START)[2].partition(END)[0]
+    assert shown == table(), "write it again: python -m tests.kinds_table"
