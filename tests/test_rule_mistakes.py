@@ -1,0 +1,65 @@
+"""A contributor's mistakes, each explained with the file, the pattern and the text that breaks it."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.test_cli import run
+
+RULE = """
+title    = "No space left on the disk"
+severity = "fatal"
+summary  = "Writing {path:a file} failed."
+cause    = "The disk is full."
+
+[[fix]]
+do      = "Look for what fills it."
+command = "df -h {path:/}"
+
+[[pattern]]
+name       = "our-quota"
+keywords   = ["QUOTA-1"]
+regex      = 'QUOTA-1 on (?P<path>/[^ \\n]+)'
+printed_by = "storage"
+hits       = ["QUOTA-1 on /models is over"]
+misses     = ["QUOTA-1 will be checked"]
+"""
+
+MISTAKES = {
+    "a key that does not exist": ('severity = "fatal"', 'severty = "fatal"', ("severty",)),
+    "a severity that does not exist": ('severity = "fatal"', 'severity = "bad"', ("severity", "bad")),
+    "a regex that does not compile": ("(?P<path>/[^ \\n]+)", "(?P<path>/[^ \\n]+", ("our-quota", "compile")),
+    "a hit that is not matched": ("QUOTA-1 on /models is over", "QUOTA-1 at /models", ("our-quota", "QUOTA-1 at /models")),
+    "a miss that is matched": ("QUOTA-1 will be checked", "QUOTA-1 on /a is fine", ("our-quota", "QUOTA-1 on /a is fine")),
+    "a keyword that a hit lacks": ('keywords   = ["QUOTA-1"]', 'keywords   = ["QUOTA-2"]', ("our-quota", "QUOTA-2")),
+    "no keyword": ('keywords   = ["QUOTA-1"]', "keywords   = []", ("our-quota", "keywords")),
+    "a group that is no fact": ("?P<path>", "?P<pfad>", ("our-quota", "pfad")),
+    "a placeholder without fallback": ("{path:a file}", "{path}", ("summary", "{path}")),
+    "a placeholder that nothing fills": ("{path:a file}", "{pfad:a file}", ("summary", "pfad")),
+    "a title too long": ("No space left on the disk", "No space " * 12, ("title", "70")),
+    "a regex that backtracks": ("QUOTA-1 on ", "(?:QUOTA-1 ?)+(?:QUOTA-1 ?)+(?:QUOTA-1 ?)+on ", ("our-quota", "bounded")),
+    "broken TOML": ('title    = "No', "title    = No", ("TOML", "line 2")),
+    "a size that is none": ("?P<path>/[^ \\n]+", "?P<requested_bytes>/[^ \\n]+", ("our-quota", "requested_bytes")),
+}  # fmt: skip
+
+
+def test_the_rule_itself_is_right(tmp_path: Path) -> None:
+    (tmp_path / "host").mkdir()
+    (tmp_path / "host" / "disk_full.toml").write_text(RULE)
+
+    assert run("check-rules", tmp_path).stdout == ""
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_explained(mistake: str, tmp_path: Path) -> None:
+    right, wrong, told = MISTAKES[mistake]
+    assert right in RULE
+    (tmp_path / "host").mkdir()
+    (tmp_path / "host" / "disk_full.toml").write_text(RULE.replace(right, wrong))
+    done = run("check-rules", tmp_path)
+    said = done.stdout + done.stderr
+
+    assert done.returncode == 2
+    assert "disk_full.toml" in said
+    assert all(text in said for text in told), said
+    assert len(said.splitlines()) <= 3, said
