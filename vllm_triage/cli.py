@@ -107,6 +107,11 @@ def main_group() -> None:
 @click.option(
     "--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="Write to a file."
 )
+@click.option(
+    "--apply-steps",
+    metavar="N,N",
+    help="Write the server's command with the changes of these steps, not of the first.",
+)
 @_rules
 @click.option("--no-redact", is_flag=True, help="Keep tokens, keys and passwords in the output.")
 @click.option("--no-pager", is_flag=True, help="Print a long report at once, not page by page.")
@@ -120,6 +125,7 @@ def triage_command(
     *,
     every: bool,
     output: Path | None,
+    apply_steps: str | None,
     rules: tuple[str, ...],
     no_redact: bool,
     no_pager: bool,
@@ -138,14 +144,17 @@ def triage_command(
     if output is not None and output.exists() and any(_is_same(output, log) for log in logs):
         message = f"{output}: is one of the logs; choose another file for the report"
         raise TriageError(message)
+    numbers = _numbers(apply_steps)
     was_interrupted: list[bool] = []
     report = triage_paths(
         logs,
         rules=rules,
         redact=not no_redact,
+        apply_steps=numbers,
         progress=_progress(),
         interrupted=lambda: was_interrupted.append(True),
     )
+    _check_steps(report, numbers)
     content = _rendered(report, form, every=every, color=color, to_file=output is not None)
     if form == "text" and output is None and not no_pager and _is_longer_than_screen(content):
         _page(content)
@@ -159,6 +168,29 @@ def triage_command(
     if problems:
         return FAILED
     return _exit_code(report, fail_on)
+
+
+def _numbers(text: str | None) -> tuple[int, ...]:
+    if text is None:
+        return ()
+    parts = text.split(",")
+    if not all(part.strip().isdecimal() for part in parts):
+        message = f"--apply-steps {text}: write step numbers with commas, as 1,3"
+        raise click.UsageError(message)
+    return tuple(int(part) for part in parts)
+
+
+def _check_steps(report: Report, numbers: tuple[int, ...]) -> None:
+    if report.root is None:
+        return
+    changing = [step.number for step in report.root.fix_steps if step.change]
+    wrong = [number for number in numbers if number not in changing]
+    if wrong:
+        having = f"these do: {', '.join(map(str, changing))}" if changing else "none does"
+        message = (
+            f"step {wrong[0]} of {report.root.kind} changes no argument of the server; {having}"
+        )
+        raise TriageError(message)
 
 
 def _is_same(output: Path, log: str) -> bool:

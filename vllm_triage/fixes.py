@@ -1,18 +1,18 @@
 """Fix steps rendered for one run: its release, its values, its own command."""
 
-import shlex
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 import regex
 
-from vllm_triage import suggest, templates
+from vllm_triage import suggest, templates, versions
 from vllm_triage.arguments import Value, number
+from vllm_triage.commands import flags_of, is_before_command
 from vllm_triage.facts import AnyFacts
 from vllm_triage.model import FixStep
 from vllm_triage.rules import Fix, Form, Rule
 from vllm_triage.run import Run
-from vllm_triage.versions import holds, parse, span
+from vllm_triage.versions import holds, span
 
 Values = Mapping[str, str]
 
@@ -23,7 +23,6 @@ _NO_WORD = regex.compile(r"[^\w.:/-]+")
 _WORD = regex.compile(r"[\w./:@+=,%-]{1,300}")
 
 _DEFAULT_UTILIZATION = 0.9
-_SECRETS = ("api_key", "hf_token", "ssl_keyfile_password")
 
 
 def values_of(facts: AnyFacts | None, run: Run | None) -> dict[str, str]:
@@ -167,9 +166,10 @@ def _step(
     do = templates.fill(fix.do, values)
     if do is None:
         return None
+    command = templates.fill(form.command, _safe(values)) if form.command else None
     change = {
         flag: templates.fill(value, values) if value else "" for flag, value in form.change.items()
-    }
+    } or flags_of(command, values.get("model", "MODEL"))
     if (
         None in change.values()
         or any(_STAND_IN.fullmatch(value or "") for value in change.values())
@@ -179,17 +179,28 @@ def _step(
     return FixStep(
         number=position,
         do=do,
-        command=_entry_point(templates.fill(form.command, _safe(values)), version)
-        if form.command
-        else None,
+        command=_entry_point(command, version),
         change={flag: value for flag, value in change.items() if value is not None},
-        why=templates.fill(fix.why, values) if fix.why else None,
+        why=_why(fix, form, values, version),
         risk=fix.risk,
         holds_for=span(form.since or fix.since, form.until or fix.until),
         documented=fix.documented,
         documented_as=fix.documented_as,
         docs=fix.docs,
     )
+
+
+def _why(fix: Fix, form: Form, values: Values, version: str | None) -> str | None:
+    """The step's reason; where the release is unknown, the older way to write it too."""
+    why = templates.fill(fix.why, values) if fix.why else None
+    older = fix.form[-2] if versions.parse(version) is None and len(fix.form) > 1 else None
+    if older is None or older is form or older.command is None:
+        return why
+    command = templates.fill(older.command, _safe(values))
+    if command is None:
+        return why
+    note = f"vLLM {span(older.since, older.until)}: {command}"
+    return f"{why}; {note}" if why else note
 
 
 def _is_set(change: Mapping[str, str | None], arguments: Mapping[str, Value]) -> bool:
@@ -204,8 +215,7 @@ def _is_set(change: Mapping[str, str | None], arguments: Mapping[str, Value]) ->
 
 def _entry_point(command: str | None, version: str | None) -> str | None:
     """The `vllm` command came with 0.5.5; before, the server was a module."""
-    number = parse(version)
-    if command is None or number is None or number >= (0, 5, 5):
+    if command is None or not is_before_command(version):
         return command
     return _SERVE.sub(r"python -m vllm.entrypoints.openai.api_server --model \1", command)
 
@@ -228,39 +238,3 @@ def _form(fix: Fix, version: str | None) -> Form | None:
     if fitting:
         return fitting[-1]
     return fix.form[-1] if fix.documented else None
-
-
-def suggested_command(run: Run | None, change: Mapping[str, str]) -> str | None:
-    """The user's own `vllm serve` command with a change made; None when the log does not show it.
-
-    Secrets are replaced; only arguments that the log shows are written.
-    """
-    if run is None or not change or not run.arguments or run.all_arguments or run.model is None:
-        return None
-    flags: dict[str, list[str] | None] = {}
-    for name, value in run.arguments.items():
-        if name in ("model", "model_tag", "subparser"):
-            continue
-        words = _words(name, value)
-        if words is None:
-            continue
-        flags["--" + name.replace("_", "-")] = words
-    for flag, text in change.items():
-        if text == "-":
-            flags.pop(flag, None)
-        else:
-            flags[flag] = [text] if text else []
-    parts = ["vllm", "serve", run.model]
-    for flag, words in flags.items():
-        parts += [flag, *(words or [])]
-    return shlex.join(parts)
-
-
-def _words(name: str, value: Value) -> list[str] | None:
-    if name in _SECRETS:
-        return ["[redacted]"]
-    if value is True:
-        return []
-    if value is None or value is False:
-        return None
-    return [str(item) for item in value] if isinstance(value, list) else [str(value)]

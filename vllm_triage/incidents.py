@@ -1,15 +1,16 @@
 """Incidents: matches folded, repeats counted, consequences under their cause."""
 
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from vllm_triage import templates
 from vllm_triage.catalogue import Catalogue
 from vllm_triage.causes import MAX_PROCESSES, Group, choose, clock, is_warning, label, order
+from vllm_triage.commands import suggested_command
 from vllm_triage.envelopes import without_escapes
 from vllm_triage.events import Event
 from vllm_triage.facts import AnyFacts, build
-from vllm_triage.fixes import human, render_steps, suggested_command, values_of
+from vllm_triage.fixes import human, render_steps, values_of
 from vllm_triage.kinds import Confidence, Kind, Phase, Role, Severity
 from vllm_triage.lines import Line
 from vllm_triage.matches import Match, Recogniser, Unknown, satisfies
@@ -332,7 +333,10 @@ def _holds(variant: Variant, group: Group) -> bool:
 
 
 def fold(
-    collector: Collector, catalogue: Catalogue, redact: Redact
+    collector: Collector,
+    catalogue: Catalogue,
+    redact: Redact,
+    apply_steps: Collection[int] = (),
 ) -> tuple[tuple[Incident, ...], str | None]:
     """Turn what was collected into incidents, the root cause first, and name the root cause."""
     groups = collector.groups()
@@ -352,7 +356,7 @@ def fold(
         ):
             group.confidence = Confidence.LIKELY
     ranked = _merged(order(groups))
-    incidents = [_incident(group, catalogue, redact) for group in ranked]
+    incidents = [_incident(group, catalogue, redact, apply_steps) for group in ranked]
     ids = {id(group): incident.id for group, incident in zip(ranked, incidents, strict=True)}
     kinds = {group.kind: incident.id for group, incident in zip(ranked, incidents, strict=True)}
     linked = []
@@ -381,7 +385,9 @@ def _merged(groups: Sequence[Group]) -> list[Group]:
     return list(out.values())
 
 
-def _incident(group: Group, catalogue: Catalogue, redact: Redact) -> Incident:
+def _incident(
+    group: Group, catalogue: Catalogue, redact: Redact, apply_steps: Collection[int]
+) -> Incident:
     rule = catalogue.rules[group.kind]
     kind = group.kind
     facts = build(kind.area, {
@@ -390,6 +396,11 @@ def _incident(group: Group, catalogue: Catalogue, redact: Redact) -> Incident:
     values = {name: redact(text) for name, text in values_of(facts, group.run).items()}
     fix_steps = render_steps(rule, values, group.run.version, group.run.arguments)
     change = next((step.change for step in fix_steps if step.change), {})
+    if apply_steps:
+        change = {}
+        for step in fix_steps:
+            if step.number in apply_steps:
+                change |= step.change
     command = suggested_command(group.run, change)
     return Incident(
         id=f"{kind.value}:{group.line.source}:{group.line.number}",

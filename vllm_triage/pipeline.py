@@ -1,6 +1,6 @@
 """The road of the data: sources, envelopes, lines, events, matches, incidents, report."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from vllm_triage.arguments import Value
@@ -138,9 +138,9 @@ class Scanner:
             self.end_source()
         return self._untold()
 
-    def report(self) -> Report:
-        """The answer so far."""
-        incidents, root = fold(self._collector, self.catalogue, self._redact)
+    def report(self, *, apply_steps: Collection[int] = ()) -> Report:
+        """The answer so far; the suggested commands have the changes of these steps, else of the first."""
+        incidents, root = fold(self._collector, self.catalogue, self._redact, apply_steps)
         return Report(
             tool_version=__version__,
             sources=tuple(self.sources),
@@ -216,6 +216,7 @@ def triage_paths(
     *,
     rules: Sequence[Path | str] = (),
     redact: bool = True,
+    apply_steps: Collection[int] = (),
     progress: Progress | None = None,
     interrupted: Callable[[], None] | None = None,
 ) -> Report:
@@ -256,7 +257,7 @@ def triage_paths(
         )
     for text in problems:
         scanner.sources.append(Source(name=text.partition(": ")[0], problem=text))
-    return scanner.report()
+    return scanner.report(apply_steps=apply_steps)
 
 
 def _shifted(progress: Progress | None, base: int) -> Progress | None:

@@ -104,14 +104,16 @@ def _steps(rendered: Sequence[FixStep]) -> list[str]:
         ]
         note = ", ".join(mark for mark in marks if mark)
         out += _para(
-            f"{_plain(step.do)}" + (f" [{note}]" if note else ""), f"{step.number:>3}. ", "     "
+            step.do.replace("`", "") + (f" [{note}]" if note else ""),
+            f"{step.number:>3}. ",
+            "     ",
         )
         if step.command:
             out.append(f"       {step.command}")
         if step.documented_as:
             out += _para(f"documented as: {step.documented_as}", "     ", "       ")
         if step.why:
-            out += _para(f"({_plain(step.why)})", "     ", "      ")
+            out += _para(f"({step.why})".replace("`", ""), "     ", "      ")
     return out
 
 

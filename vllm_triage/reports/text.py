@@ -120,10 +120,10 @@ def _incident(page: _Page, report: Report, incident: Incident, *, every: bool) -
     for step in incident.fix_steps:
         out += _step(page, step, run)
     if incident.suggested_command:
-        number = next((step.number for step in incident.fix_steps if step.change), 1)
+        number = _applied(incident)
         out += [
             "",
-            page.paint(f"Your command, with step {number}", "1"),
+            page.paint(f"Your command, with {number}", "1"),
             *_command(page, incident.suggested_command, _INDENT),
         ]
     if is_orphan and incident.collect:
@@ -276,6 +276,22 @@ def _more(page: _Page, root: Incident, *, hidden: int) -> list[str]:
 
 def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 2].rstrip() + " …"
+
+
+def _applied(incident: Incident) -> str:
+    """Which steps the suggested command has: those whose every change stands in it."""
+    command = f"{incident.suggested_command} "
+
+    def has(step: FixStep) -> bool:
+        return all(
+            f"{flag} " not in command
+            if value == "-"
+            else f" {flag} {value}".rstrip() + " " in command
+            for flag, value in step.change.items()
+        )
+
+    numbers = [str(step.number) for step in incident.fix_steps if step.change and has(step)]
+    return f"step {numbers[0]}" if len(numbers) == 1 else f"steps {', '.join(numbers)}"
 
 
 def _elided(text: str, most: int) -> str:
