@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.alternatives import TooManyWaysError, literals
 from vllm_triage import rule_check
 from vllm_triage.catalogue import Catalogue, folder
 from vllm_triage.kinds import Kind
@@ -33,3 +34,31 @@ def test_every_rule_has_a_real_pattern_or_is_told_by_the_run(catalogue: Catalogu
 
 def test_the_patterns_of_the_checkout_are_the_ones_in_force() -> None:
     assert (folder() / "README.md").is_file()
+
+
+# Their keyword is a condition of its own: the regex may match without it.
+CONDITIONS = {
+    "network.hub_unreachable:shell-cannot-reach-the-hub",
+    "loading.weights_invalid:weight-key-alone",
+}
+
+
+def test_the_gate_shuts_no_alternative_of_a_regex_out(catalogue: Catalogue) -> None:
+    shut = []
+    for kind, rule in catalogue.rules.items():
+        for pattern in rule.pattern:
+            name = f"{kind}:{pattern.name}"
+            try:
+                ways = literals(pattern.regex)
+            except TooManyWaysError:
+                continue
+            shut += [
+                f"{name}: {word!r} is not in {way}"
+                for way in ways
+                for word in pattern.keywords
+                if name not in CONDITIONS and not any(word in text for text in way)
+            ][:1]
+            if pattern.any_of:
+                shut += [f"{name}: none of any_of is in {way}" for way in ways if not any(word in text for text in way for word in pattern.any_of)][:1]  # fmt: skip
+
+    assert shut == []

@@ -31,7 +31,7 @@ def test_an_old_log_that_prints_all_arguments_gives_those_that_were_set() -> Non
 
     assert (
         found
-        == "vllm serve org/model --port 19000 --gpu-memory-utilization 0.8 --enforce-eager --max-model-len 4096"  # fmt: skip
+        == "vllm serve org/model --port 19000 --gpu-memory-utilization 0.8 --enforce-eager --max-model-len 4096"
     )
 
 
@@ -41,7 +41,10 @@ def test_a_server_started_as_a_module_stays_one() -> None:
         "INFO 10-12 15:26:11 api_server.py:218] args: Namespace(model='org/model', port=8000, gpu_memory_utilization=0.7)",
     )
 
-    assert found == "python -m vllm.entrypoints.openai.api_server --model org/model --gpu-memory-utilization 0.7 --max-model-len 4096"  # fmt: skip
+    assert (
+        found
+        == "python -m vllm.entrypoints.openai.api_server --model org/model --gpu-memory-utilization 0.7 --max-model-len 4096"
+    )
 
 
 def test_secrets_and_words_for_the_shell_are_safe() -> None:
@@ -68,7 +71,9 @@ def test_apply_steps_combines_changes() -> None:
     assert "--tensor-parallel-size" not in found
 
 
-@pytest.mark.parametrize(("value", "told"), [("99", "step 99"), ("x", "step numbers"), ("1;2", "step numbers")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("value", "told"), [("99", "step 99"), ("x", "step numbers"), ("1;2", "step numbers")]
+)
 def test_steps_that_cannot_be_applied_are_one_sentence(value: str, told: str) -> None:
     done = run(LOG, "--apply-steps", value)
 
