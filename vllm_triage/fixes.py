@@ -122,18 +122,22 @@ def _suggestions(known: Mapping[str, object], run: Run | None) -> dict[str, str]
 
 
 def render_steps(
-    rule: Rule, values: Values, version: str | None, arguments: Mapping[str, Value] | None = None
+    rule: Rule,
+    values: Values | None,
+    version: str | None,
+    arguments: Mapping[str, Value] | None = None,
 ) -> tuple[FixStep, ...]:
     """Render a rule's steps for a release; a step that the release does not know is left out.
 
-    A change that the arguments already show is no change: it is not offered as one.
+    Without values all steps are rendered, as a page shows them; with values only those whose
+    `needs` and `unless` hold. A change that the arguments already show is not offered as one.
     """
     return steps(rule.fix, values, version, arguments or {})
 
 
 def steps(
     fixes: Sequence[Fix],
-    values: Values,
+    values: Values | None,
     version: str | None,
     arguments: Mapping[str, Value] = MappingProxyType({}),
 ) -> tuple[FixStep, ...]:
@@ -148,14 +152,15 @@ def steps(
 
 def _step(
     fix: Fix,
-    values: Values,
+    known: Values | None,
     version: str | None,
     position: int,
     arguments: Mapping[str, Value],
 ) -> FixStep | None:
     if not holds(version, fix.since, fix.until) and not fix.documented:
         return None
-    if values and (
+    values = known or {}
+    if known is not None and (
         not all(values.get(name) for name in fix.needs)
         or any(values.get(name) for name in fix.unless)
     ):

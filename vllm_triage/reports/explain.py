@@ -46,7 +46,7 @@ def _kind(kind: Kind, rule: Rule, catalogue: Catalogue, version: str | None) -> 
         "",
         "What to do",
     ]
-    out += _steps(render_steps(rule, {}, version))
+    out += _steps(render_steps(rule, None, version))
     if rule.verify:
         out += ["", *_para(f"Check: {_plain(rule.verify)}")]
     if rule.collect:
@@ -88,7 +88,7 @@ def _topic(topic: Topic, version: str | None) -> str:
     if topic.rows:
         out += ["", *_table(topic.columns, topic.rows)]
     if topic.fix:
-        out += ["", *_steps(steps(topic.fix, {}, version))]
+        out += ["", *_steps(steps(topic.fix, None, version))]
     if topic.kinds:
         out += ["", *_para("Belongs to: " + ", ".join(kind.value for kind in topic.kinds))]
     out += ["", *(f"  {url}" for url in topic.docs)] if topic.docs else []

@@ -61,7 +61,7 @@ def _kind(kind: Kind, rule: Rule) -> Iterator[str]:
     yield from ("", f"{_plain(rule.summary)} {_plain(rule.cause)}", "")
     if rule.symptom:
         yield from (f"Symptom: {rule.symptom}", "")
-    for step in render_steps(rule, {}, None):
+    for step in render_steps(rule, None, None):
         yield from _step(step)
     if rule.explained_by:
         yield from ("", "Explained by: " + ", ".join(f"`{one}`" for one in rule.explained_by))
