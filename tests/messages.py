@@ -149,7 +149,7 @@ _REQUEST_FILES = (
     "vllm/entrypoints/pooling/*", "vllm/entrypoints/serve/*", "vllm/entrypoints/anthropic/*", "vllm/entrypoints/speech_to_text/*",
     "vllm/entrypoints/chat_utils.py", "vllm/entrypoints/utils.py", "vllm/entrypoints/renderer.py", "vllm/entrypoints/generate/*",
     "vllm/v1/engine/*processor.py", "vllm/v1/structured_output/*", "vllm/model_executor/guided_decoding/*", "vllm/tool_parsers/*",
-    "vllm/reasoning/*", "vllm/entrypoints/openai/tool_parsers/*", "vllm/v1/sample/*", "vllm/entrypoints/openai/speech_to_text*",
+    "vllm/reasoning/*", "vllm/outputs.py", "vllm/logits_process.py", "vllm/model_executor/guided_decoding.py", "vllm/entrypoints/openai/tool_parsers/*", "vllm/v1/sample/*", "vllm/entrypoints/openai/speech_to_text*",
 )  # fmt: skip
 _START_FILES = (
     "vllm/config*", "vllm/engine/arg_utils.py", "vllm/entrypoints/*cli*", "vllm/entrypoints/launchers/*", "vllm/envs.py",

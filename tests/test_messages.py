@@ -1,5 +1,6 @@
 """How many of the messages that vLLM and its libraries print are told as what they are."""
 
+import tomllib
 from collections import defaultdict
 from collections.abc import Callable
 from functools import cache
@@ -7,6 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.conftest import FIXTURES
 from tests.messages import Message, messages, printed, reviews
 from vllm_triage import Scanner
 from vllm_triage.catalogue import load
@@ -79,3 +81,13 @@ def test_the_readme_shows_the_share_of_each_kind() -> None:
 
     shown = README.read_text("utf-8").partition(START)[2].partition(END)[0]
     assert shown == table(), "write it again: python -m tests.kinds_table"
+
+
+def test_what_is_missed_is_listed_with_its_reason() -> None:
+    listed = tomllib.loads((FIXTURES / "vllm" / "missed.toml").read_text("utf-8"))["missed"]
+    missed = [result for result in results() if result.state == "missed"]
+
+    assert {(one["label"], one["found"], one["file"], one["template"]) for one in listed} == {
+        (one.message.kind, one.found, one.message.file, one.message.template) for one in missed
+    }
+    assert all(len(one["reason"]) > 20 for one in listed)
