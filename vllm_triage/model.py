@@ -44,6 +44,10 @@ class RunInfo(_Frozen):
     """The arguments that differ from the defaults, by their Python names."""
     phase: Phase | None = None
     """How far it came; None when the log does not show it."""
+    nccl_version: str | None = None
+    """As vLLM or torch's errors print it."""
+    weights_bytes: int | None = None
+    """What the weights took on one GPU, in bytes, as vLLM measured it."""
     torch_version: str | None = None
     """The release of torch."""
     devices: int | None = None

@@ -278,7 +278,14 @@ def _runs(found: Sequence[Run], redact: Callable[[str], str]) -> tuple[RunInfo, 
     """The runs that say something of themselves; a restart with the same arguments is counted."""
     out: list[RunInfo] = []
     for run in found:
-        if not (run.has_banner or run.version or run.model or run.was_serving):
+        if not (
+            run.has_banner
+            or run.version
+            or run.model
+            or run.was_serving
+            or run.nccl_version
+            or run.weights_bytes
+        ):
             continue
         info = run.info()
         info = info.model_copy(

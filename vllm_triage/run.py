@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import regex
 
 from vllm_triage.arguments import Value, command_line, config_fields, pairs, printed_arguments
+from vllm_triage.facts import size
 from vllm_triage.kinds import Level, Phase
 from vllm_triage.lines import Line, Origin
 from vllm_triage.model import RunInfo
@@ -21,6 +22,10 @@ _DUMPED = regex.compile(rf"for (V1) LLM engine \(v{_VERSION}\) with config: ")
 _KV_TOKENS = regex.compile(r"KV cache size: ([\d,]+) tokens")
 _KV_BLOCKS = regex.compile(r"# (?:GPU|\w+) blocks: (\d+)")
 _WORLD = regex.compile(r"world size (\d+)")
+_NCCL = regex.compile(r"(?:\bnccl==|NCCL version )(\d+\.\d+(?:\.\d+)?)")
+_WEIGHTS = regex.compile(
+    r"(?:Loading model weights|[Mm]odel loading) took ([\d.]{1,12}) (G(?:i?B)|M(?:i?B))"
+)
 _TORCH = regex.compile(r"\btorch(?:==| version:? )(\d+\.\d+\.\d+\S*)")
 _OK = regex.compile(r'"(?:POST|GET) (/v1/|/generate)\S* HTTP/[\d.]+" 2\d\d')
 _POST = regex.compile(r'"POST \S+ HTTP/[\d.]+" (\d)\d\d')
@@ -73,6 +78,8 @@ class Run:
     phase: Phase | None = None
     was_serving: bool = False
     has_banner: bool = False
+    nccl_version: str | None = None
+    weights_bytes: int | None = None
     torch_version: str | None = None
     devices: int | None = None
     kv_cache_tokens: int | None = None
@@ -101,6 +108,8 @@ class Run:
             model=self.model,
             arguments=dict(self.arguments),
             phase=self.phase,
+            nccl_version=self.nccl_version,
+            weights_bytes=self.weights_bytes,
             torch_version=self.torch_version,
             devices=self.devices,
             kv_cache_tokens=self.kv_cache_tokens,
@@ -173,6 +182,8 @@ class Runs:
         if line.level is None and ("vllm serve " in text or "openai.api_server " in text):
             self._command(run, text)
         self._sizes(run, text)
+        if "ccl" in text or " took " in text or "NCCL version" in text:
+            self._measured(run, text)
         self._phase(run, line, text)
         return run
 
@@ -262,6 +273,15 @@ class Runs:
             found = _TORCH.search(text)
             if found:
                 run.torch_version = run.torch_version or found[1]
+
+    @staticmethod
+    def _measured(run: Run, text: str) -> None:
+        found = _NCCL.search(text)
+        if found:
+            run.nccl_version = run.nccl_version or found[1]
+        found = _WEIGHTS.search(text)
+        if found and run.weights_bytes is None:
+            run.weights_bytes = size(f"{found[1]} {found[2]}")
 
     @staticmethod
     def _phase(run: Run, line: Line, text: str) -> None:
