@@ -32,7 +32,7 @@ class Group:
     line: Line
     phase: Phase | None
     position: int
-    rank: tuple[int, int, int]
+    rank: tuple[int, ...]
     quantization: str | None = None
     fields: dict[str, str | float | None] = field(default_factory=dict)
     lines: list[Line] = field(default_factory=list)

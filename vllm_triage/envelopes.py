@@ -2,7 +2,7 @@
 
 import html
 import json
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -11,6 +11,7 @@ import regex
 from vllm_triage.margins import Margin
 
 _MAX_PARTIAL = 1_048_576
+_MAX_PARTIALS = 64
 _MAX_PARTS = 2_000
 _MAX_DEPTH = 4
 
@@ -122,12 +123,25 @@ class Text(NamedTuple):
     unwrapped: bool = False
 
 
+_Partial = tuple[Text, list[str], int]
+
+
+def lookup(record: Mapping[str, object], key: str) -> object:
+    """A record's value under a key, or under a path with dots: `kubernetes.pod_name`."""
+    if key in record:
+        return record[key]
+    first, _, rest = key.partition(".")
+    inner = record.get(first) if rest else None
+    return lookup(inner, rest) if isinstance(inner, dict) else None
+
+
 class Unwrapper:
     """Takes the envelopes off one input's physical lines; keeps partial lines within bounds."""
 
-    def __init__(self) -> None:
+    def __init__(self, message_keys: tuple[str, ...] = ()) -> None:
+        self._message_keys = message_keys or _MESSAGE_KEYS
         self._seen: Counter[str] = Counter()
-        self._partial: dict[str | None, tuple[Text, list[str], int]] = {}
+        self._partial: OrderedDict[tuple[str | None, str | None], _Partial] = OrderedDict()
         self._stern: str | None = None
         self._has_newlines = False
         self._launchers: set[str] = set()
@@ -155,7 +169,7 @@ class Unwrapper:
     def close(self) -> Iterator[Text]:
         """Give what partial lines hold."""
         while self._partial:
-            _, (first, parts, _) = self._partial.popitem()
+            _, (first, parts, _) = self._partial.popitem(last=False)
             yield from self._unwrap(
                 first._replace(text="".join(parts), unwrapped=True), _MAX_DEPTH
             )
@@ -200,7 +214,8 @@ class Unwrapper:
 
     def _join(self, item: Text, *, is_partial: bool, depth: int) -> Iterator[Text]:
         """Put the pieces of a line together that a container runtime cut; the end of a huge one is lost."""
-        held = self._partial.pop(item.stream, None)
+        key = item.container, item.stream
+        held = self._partial.pop(key, None)
         if held is None and not is_partial:
             yield from self._unwrap(item, depth + 1)
             return
@@ -209,7 +224,10 @@ class Unwrapper:
             parts.append(item.text)
         size += len(item.text)
         if is_partial:
-            self._partial[item.stream] = (first, parts, size)
+            self._partial[key] = (first, parts, size)
+            if len(self._partial) > _MAX_PARTIALS:
+                _, (first, parts, _) = self._partial.popitem(last=False)
+                yield from self._unwrap(first._replace(text="".join(parts)), depth + 1)
             return
         yield from self._unwrap(first._replace(text="".join(parts), unwrapped=True), depth + 1)
 
@@ -319,7 +337,7 @@ class Unwrapper:
         if _is_access(record):
             yield item._replace(text="")
             return
-        name, message, traces = _message(record)
+        name, message, traces = _message(record, self._message_keys)
         if message is None and not traces:
             self._seen["plain"] += depth == 0
             yield item
@@ -336,7 +354,11 @@ class Unwrapper:
         if name == "docker" and message is not None and self._is_cut(message):
             yield from self._join(base._replace(text=message), is_partial=True, depth=depth)
             return
-        if name == "docker" and message is not None and base.stream in self._partial:
+        if (
+            name == "docker"
+            and message is not None
+            and (base.container, base.stream) in self._partial
+        ):
             yield from self._join(
                 base._replace(text=message.rstrip("\n")), is_partial=False, depth=depth
             )
@@ -388,7 +410,9 @@ def _json(text: str) -> Mapping[str, object] | None:
     return record if isinstance(record, dict) else None
 
 
-def _message(record: Mapping[str, object]) -> tuple[str, str | None, list[str]]:
+def _message(
+    record: Mapping[str, object], keys: tuple[str, ...]
+) -> tuple[str, str | None, list[str]]:
     if "__REALTIME_TIMESTAMP" in record or "_SYSTEMD_UNIT" in record:
         name = "journald"
     elif isinstance(record.get("log"), str) and ("stream" in record or "time" in record):
@@ -396,8 +420,8 @@ def _message(record: Mapping[str, object]) -> tuple[str, str | None, list[str]]:
     else:
         name = "ndjson"
     message: str | None = None
-    for key in _MESSAGE_KEYS:
-        value = record.get(key)
+    for key in keys:
+        value = lookup(record, key)
         if isinstance(value, str):
             message = value
             break

@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import regex
@@ -84,6 +84,16 @@ class _Process:
     blank: bool = False
     chain: int = 0
     pending: str | None = None
+    last: int = 0
+
+    @property
+    def is_unfinished(self) -> bool:
+        return self.is_open or self.pending is not None or self.exception is not None
+
+    def copy(self) -> "_Process":
+        return replace(
+            self, message=list(self.message), frames=list(self.frames), source=list(self.source)
+        )
 
 
 class Assembler:
@@ -126,6 +136,20 @@ class Assembler:
             yield from self._end(state)
         self._processes.clear()
 
+    def is_open(self, key: tuple[object, ...]) -> bool:
+        """Tell whether a process is in the middle of a chain of exceptions."""
+        state = self._processes.get(key)
+        return state is not None and state.is_unfinished
+
+    def quiet(self, since: int) -> Iterator[Event]:
+        """Give what processes have left open that said nothing after line `since`; it stays open."""
+        for state in self._processes.values():
+            if state.last > since:
+                # The one that spoke last stands last.
+                return
+            if state.message or state.is_open:
+                yield from self._end(state.copy())
+
     def _state(self, line: Line) -> tuple[_Process, _Process | None]:
         key = line.key
         state = self._processes.get(key)
@@ -142,6 +166,7 @@ class Assembler:
         state, evicted = self._state(line)
         if evicted is not None:
             yield from self._end(evicted)
+        state.last = line.number
         text = line.text
         if not text.strip():
             state.blank = True

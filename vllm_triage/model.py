@@ -161,6 +161,17 @@ class Incident(_Frozen):
         return out
 
 
+class Update(Incident):
+    """An incident as a stream tells it: at once, and again when there is more to say."""
+
+    revision: int = Field(default=1, ge=1)
+    """1 the first time; a later one replaces those before it with the same `id`."""
+    root_cause: str | None = None
+    """The id of the incident that, as far as the stream shows, explains the rest."""
+    withdrawn: bool = False
+    """The stream went on in a way that shows that it was no incident."""
+
+
 class Report(_Frozen):
     """The answer to one call."""
 

@@ -5,18 +5,20 @@ from pathlib import Path
 
 from vllm_triage.arguments import Value
 from vllm_triage.catalogue import Catalogue, load
+from vllm_triage.collector import Collector
 from vllm_triage.envelopes import Text, Unwrapper
 from vllm_triage.errors import SourceError
 from vllm_triage.events import Assembler, Event
-from vllm_triage.incidents import Collector, fold
-from vllm_triage.kinds import Level
+from vllm_triage.incidents import fold
+from vllm_triage.kinds import Level, Severity
 from vllm_triage.lines import Origin, parse
 from vllm_triage.matches import Matcher, Unknown
-from vllm_triage.model import Incident, Report, RunInfo, Source
+from vllm_triage.model import Report, RunInfo, Source, Update
 from vllm_triage.phases import phase_of
 from vllm_triage.redact import redact as redact_secrets
 from vllm_triage.run import Run, Runs
 from vllm_triage.sources import Reader, expand, is_name, printable
+from vllm_triage.updates import Teller
 
 __version__ = "0.1.0"
 
@@ -34,9 +36,11 @@ class Scanner:
                 ...
         report = scanner.report()
 
-    `feed` and `close` give each incident once, as soon as its event is complete; its
-    role may still change while more lines come. `report()` gives the whole answer.
-    Times, memory and CPU are bounded: what comes after the limits is counted, not kept.
+    `feed` gives an incident when the exception that states it has ended, and again, with the
+    same `id` and the next `revision`, when more lines say something else of it: its cause,
+    its severity. `quiet` gives what processes that fell silent have left open, `close` the
+    rest. `report()` gives the whole answer.
+    Memory is bounded: what comes after the limits is counted, not kept.
 
     Raises RuleError when a rule folder is wrong.
     """
@@ -48,15 +52,19 @@ class Scanner:
         rules: Sequence[Path | str] = (),
         redact: bool = True,
         catalogue: Catalogue | None = None,
+        message_keys: Sequence[str] = (),
     ) -> None:
         self.catalogue = load(rules) if catalogue is None else catalogue
         self._redact = redact_secrets if redact else str
+        self._message_keys = tuple(message_keys)
         self._matcher = Matcher(self.catalogue)
         self._collector = Collector(self.catalogue)
         self._runs = Runs()
         self._position = 0
         self._number = 0
-        self._told: set[str] = set()
+        self._teller = Teller()
+        self._changes = 0
+        self._fatal: set[int] = set()
         self._is_closed = False
         self.sources: list[Source] = []
         self._open(source)
@@ -65,18 +73,35 @@ class Scanner:
         self._name = name
         self._number = 0
         self._bytes = 0
-        self._unwrapper = Unwrapper()
+        self._unwrapper = Unwrapper(self._message_keys)
         self._assembler = Assembler()
 
-    def feed(self, line: str) -> Iterator[Incident]:
-        """Take one line (or several, with newlines); give the incidents it completes for the first time."""
-        before = self._collector.variety
+    @property
+    def number(self) -> int:
+        """The number of the last physical line."""
+        return self._number
+
+    def feed(self, line: str) -> Iterator[Update]:
+        """Take one line (or several, with newlines); give the incidents that it completes or changes."""
         self._bytes += len(line)
         for text in line.removesuffix("\n").split("\n"):
             self.feed_numbered(self._number + 1, printable(text))
-        if self._collector.variety != before:
-            return self._untold()
-        return iter(())
+        return (
+            self._news(self._collector) if self._collector.changes != self._changes else iter(())
+        )
+
+    def quiet(self, since: int) -> Iterator[Update]:
+        """Give the incidents of processes that printed nothing after line `since`, though more may come."""
+        events = list(self._assembler.quiet(since))
+        if not events:
+            return iter(())
+        view = self._collector.copy()
+        position = self._position
+        for event in events:
+            self._event(event, view)
+            view.settle(event.first.key)
+        self._position = position
+        return self._news(view)
 
     def feed_numbered(self, number: int, text: str) -> None:
         """Take the physical line with this 1-based number."""
@@ -99,48 +124,55 @@ class Scanner:
                 line = line._replace(run=run.index, phase=run.phase)
             # What this line completes was said before it: it belongs to the run as it was then.
             for event in self._assembler.feed(line):
-                self._event(event)
-            self._runs.feed(line)
+                self._event(event, self._collector)
+            if self._collector.has_open and not self._assembler.is_open(line.key):
+                self._collector.settle(line.key)
+            run = self._runs.feed(line)
+            if run.index in self._fatal and number in (run.last_answer, run.last_ready):
+                # It went on: what was told as fatal was not.
+                self._fatal.discard(run.index)
+                self._collector.changes += 1
 
-    def _event(self, event: Event) -> None:
-        index = event.first.run
-        run = self._runs.current(event.first) if index is None else self._runs.all[index]
+    def _event(self, event: Event, collector: Collector) -> None:
+        run = self._runs.of(event.first)
         match = self._matcher.find(event, run, self._position)
         if match is not None:
             self._position += 1
-            self._collector.add(match)
+            collector.add(match)
         elif event.exception is not None and event.origin is Origin.LOG:
             self._position += 1
             phase = phase_of(event.frames, event.first.place) or event.first.phase or run.phase
-            self._collector.add(Unknown(event, run, phase, self._position))
+            collector.add(Unknown(event, run, phase, self._position))
 
     def end_source(self, source: Source | None = None) -> None:
         """End the current input: flush what is open and keep its record."""
         for item in self._unwrapper.close():
             self._text(item.number, item.text, item.text, item)
         for event in self._assembler.close():
-            self._event(event)
+            self._event(event, self._collector)
         record = source or Source(
             name=self._name, format=self._unwrapper.format, lines=self._number, bytes=self._bytes
         )
         self.sources.append(record)
 
-    def _untold(self) -> Iterator[Incident]:
-        incidents, _ = fold(self._collector, self.catalogue, self._redact)
-        untold = [incident for incident in incidents if incident.id not in self._told]
-        self._told.update(incident.id for incident in untold)
-        return iter(untold)
+    def _news(self, collector: Collector, *, is_end: bool = False) -> Iterator[Update]:
+        self._changes = self._collector.changes
+        groups = collector.groups(only_ended=not is_end)
+        self._fatal = {group.run.index for group in groups if group.severity is Severity.FATAL}
+        incidents, root = fold(groups, self.catalogue, self._redact)
+        return self._teller.news(incidents, root, is_end=is_end)
 
-    def close(self) -> Iterator[Incident]:
-        """End the stream; give the incidents that only now are complete."""
-        if not self._is_closed:
-            self._is_closed = True
-            self.end_source()
-        return self._untold()
+    def close(self) -> Iterator[Update]:
+        """End the stream; give the incidents that only now are complete, and the last counts."""
+        if self._is_closed:
+            return iter(())
+        self._is_closed = True
+        self.end_source()
+        return self._news(self._collector, is_end=True)
 
     def report(self, *, apply_steps: Collection[int] = ()) -> Report:
         """The answer so far; the suggested commands have the changes of these steps, else of the first."""
-        incidents, root = fold(self._collector, self.catalogue, self._redact, apply_steps)
+        incidents, root = fold(self._collector.groups(), self.catalogue, self._redact, apply_steps)
         return Report(
             tool_version=__version__,
             sources=tuple(self.sources),

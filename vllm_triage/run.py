@@ -1,5 +1,6 @@
 """Runs: what the log says of each server run, from its banner to its end."""
 
+from collections import OrderedDict
 from dataclasses import dataclass, field
 
 import regex
@@ -11,6 +12,7 @@ from vllm_triage.lines import Line, Origin
 from vllm_triage.model import RunInfo
 
 _MAX_ARGUMENTS_TEXT = 65536
+_MAX_RUNS = 4096
 _VERSION = r"(\d+\.\d+(?:\.\d+)?[\w.+-]*)"
 _BANNER = regex.compile(rf"vLLM (?:API )?server version {_VERSION}")
 _LOGO = regex.compile(rf"[█▀▄ ]+ {{1,4}}version {_VERSION}\s*$")
@@ -125,8 +127,19 @@ class Runs:
     """Follows the runs of all inputs."""
 
     def __init__(self) -> None:
-        self.all: list[Run] = []
-        self._current: dict[tuple[str, str | None], Run] = {}
+        self._all: OrderedDict[int, Run] = OrderedDict()
+        self._current: OrderedDict[tuple[str, str | None], Run] = OrderedDict()
+        self._started = 0
+
+    @property
+    def all(self) -> tuple[Run, ...]:
+        """The runs in the order in which they began; of very many the last."""
+        return tuple(self._all.values())
+
+    def of(self, line: Line) -> Run:
+        """The run in which a line was said."""
+        run = self._all.get(line.run) if line.run is not None else None
+        return self.current(line) if run is None else run
 
     def current(self, line: Line) -> Run:
         """The run that a line belongs to."""
@@ -137,9 +150,14 @@ class Runs:
         return run
 
     def _start(self, line: Line) -> Run:
-        run = Run(line.source, line.number, line.container, index=len(self.all))
-        self.all.append(run)
+        run = Run(line.source, line.number, line.container, index=self._started)
+        self._started += 1
+        self._all[run.index] = run
         self._current[line.source, line.container] = run
+        if len(self._all) > _MAX_RUNS:
+            self._all.popitem(last=False)
+        if len(self._current) > _MAX_RUNS:
+            self._current.popitem(last=False)
         return run
 
     def feed(self, line: Line) -> Run:
