@@ -19,7 +19,7 @@ def latest(updates: list[Update]) -> dict[str, Update]:
 
 def content(incident: Incident, names: dict[str, str]) -> dict[str, object]:
     fields = incident.model_dump(include=set(Incident.model_fields) - {"id"})
-    fields["caused_by"] = names.get(incident.caused_by or "", None)
+    fields["caused_by"] = names.get(incident.caused_by or "")
     return fields
 
 

@@ -14,6 +14,7 @@ from click.shell_completion import CompletionItem
 
 from vllm_triage import __version__, versions
 from vllm_triage.catalogue import load
+from vllm_triage.cli_stream import filter_command
 from vllm_triage.errors import TriageError
 from vllm_triage.kinds import Severity
 from vllm_triage.model import Report
@@ -304,6 +305,9 @@ def check_rules_command(folder: Path | None) -> int:
     if not problems:
         click.echo("All rules keep their promises.", err=True)
     return FAILED if problems else 0
+
+
+main_group.add_command(filter_command)
 
 
 @main_group.command("schema", context_settings=_HELP)

@@ -111,6 +111,11 @@ def without_escapes(text: str) -> str:
     return _LOST_ESCAPE.sub("", text) if "[0m" in text else text
 
 
+def unescaped(text: str) -> list[str]:
+    """The rows of a message whose line ends and tabs a syslog daemon wrote as `#012` and `#011`."""
+    return text.replace("#011", "\t").split("#012")[:_MAX_PARTS]
+
+
 class Text(NamedTuple):
     """What a process printed, and what the envelope said of it."""
 
@@ -185,16 +190,7 @@ class Unwrapper:
             if record is not None:
                 yield from self._record(item, record, depth)
                 return
-        if first.isdigit():
-            inner = self._digits(item)
-        elif first in "[<" or first.isupper():
-            inner = self._marked(item)
-        elif first.islower():
-            inner = self._named(item)
-        elif first in " \t│┃║":
-            inner = self._framed(item)
-        else:
-            inner = None
+        inner = self._inner(item)
         if inner is None:
             shown = self._margin.without(text, is_whole=depth == 0)
             if shown is not text:
@@ -210,7 +206,23 @@ class Unwrapper:
                 wrapped, is_partial=text[len(wrapped.time or "") + 8] == "P", depth=depth
             )
             return
+        if name == "syslog" and "#012" in wrapped.text:
+            for row in unescaped(wrapped.text):
+                yield from self._unwrap(wrapped._replace(text=row), depth + 1)
+            return
         yield from self._unwrap(wrapped, depth + 1)
+
+    def _inner(self, item: Text) -> tuple[str, Text] | None:
+        first = item.text[0]
+        if first.isdigit():
+            return self._digits(item)
+        if first in "[<" or first.isupper():
+            return self._marked(item)
+        if first.islower():
+            return self._named(item)
+        if first in " \t│┃║":
+            return self._framed(item)
+        return None
 
     def _join(self, item: Text, *, is_partial: bool, depth: int) -> Iterator[Text]:
         """Put the pieces of a line together that a container runtime cut; the end of a huge one is lost."""

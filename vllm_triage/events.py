@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import regex
@@ -90,11 +90,6 @@ class _Process:
     def is_unfinished(self) -> bool:
         return self.is_open or self.pending is not None or self.exception is not None
 
-    def copy(self) -> "_Process":
-        return replace(
-            self, message=list(self.message), frames=list(self.frames), source=list(self.source)
-        )
-
 
 class Assembler:
     """Turns lines into events, with bounded state per process."""
@@ -142,13 +137,12 @@ class Assembler:
         return state is not None and state.is_unfinished
 
     def quiet(self, since: int) -> Iterator[Event]:
-        """Give what processes have left open that said nothing after line `since`; it stays open."""
+        """Give the last message of the processes that said nothing after line `since`."""
         for state in self._processes.values():
             if state.last > since:
                 # The one that spoke last stands last.
                 return
-            if state.message or state.is_open:
-                yield from self._end(state.copy())
+            yield from self._flush(state)
 
     def _state(self, line: Line) -> tuple[_Process, _Process | None]:
         key = line.key

@@ -85,9 +85,16 @@ class Matcher:
 
     catalogue: Catalogue
     timed_out: set[str] = field(default_factory=set)
+    """Patterns that took too long once; they are skipped."""
     _streaks: defaultdict[tuple[str, tuple[object, ...]], list[Match]] = field(
         default_factory=lambda: defaultdict(list)
     )
+
+    def another(self) -> "Matcher":
+        """A matcher with the same patterns for another input."""
+        other = Matcher(self.catalogue, self.timed_out)
+        other.__dict__["_gates"] = self._gates
+        return other
 
     @cached_property
     def _gates(self) -> dict[tuple[Level, Origin], Gate[Recogniser]]:

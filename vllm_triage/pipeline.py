@@ -39,11 +39,17 @@ class Scanner:
     `feed` gives an incident when the exception that states it has ended, and again, with the
     same `id` and the next `revision`, when more lines say something else of it: its cause,
     its severity. `quiet` gives what processes that fell silent have left open, `close` the
-    rest. `report()` gives the whole answer.
+    rest. `report()` gives the whole answer. `message_keys` are the keys under which JSON
+    records hold the printed text, `a.b` for nested ones; without any the usual ones are tried.
+    A scanner `like` another has its rules and settings, and shares what they cost.
     Memory is bounded: what comes after the limits is counted, not kept.
 
     Raises RuleError when a rule folder is wrong.
     """
+
+    catalogue: Catalogue
+    _redact: Callable[[str], str]
+    _matcher: Matcher
 
     def __init__(
         self,
@@ -53,11 +59,17 @@ class Scanner:
         redact: bool = True,
         catalogue: Catalogue | None = None,
         message_keys: Sequence[str] = (),
+        like: "Scanner | None" = None,
     ) -> None:
-        self.catalogue = load(rules) if catalogue is None else catalogue
-        self._redact = redact_secrets if redact else str
         self._message_keys = tuple(message_keys)
-        self._matcher = Matcher(self.catalogue)
+        if like is not None:
+            self.catalogue, self._redact = like.catalogue, like._redact
+            self._message_keys = like._message_keys
+            self._matcher = like._matcher.another()
+        else:
+            self.catalogue = load(rules) if catalogue is None else catalogue
+            self._redact = redact_secrets if redact else str
+            self._matcher = Matcher(self.catalogue)
         self._collector = Collector(self.catalogue)
         self._runs = Runs()
         self._position = 0
@@ -86,22 +98,17 @@ class Scanner:
         self._bytes += len(line)
         for text in line.removesuffix("\n").split("\n"):
             self.feed_numbered(self._number + 1, printable(text))
-        return (
-            self._news(self._collector) if self._collector.changes != self._changes else iter(())
-        )
+        return self._news() if self._collector.changes != self._changes else iter(())
 
     def quiet(self, since: int) -> Iterator[Update]:
-        """Give the incidents of processes that printed nothing after line `since`, though more may come."""
-        events = list(self._assembler.quiet(since))
-        if not events:
-            return iter(())
-        view = self._collector.copy()
-        position = self._position
-        for event in events:
-            self._event(event, view)
-            view.settle(event.first.key)
-        self._position = position
-        return self._news(view)
+        """Give the incidents of processes that printed nothing after line `since`.
+
+        What they said last is taken as ended; a traceback that has not come to its exception is not.
+        """
+        for event in self._assembler.quiet(since):
+            self._event(event)
+            self._collector.settle(event.first.key)
+        return self._news() if self._collector.changes != self._changes else iter(())
 
     def feed_numbered(self, number: int, text: str) -> None:
         """Take the physical line with this 1-based number."""
@@ -124,7 +131,7 @@ class Scanner:
                 line = line._replace(run=run.index, phase=run.phase)
             # What this line completes was said before it: it belongs to the run as it was then.
             for event in self._assembler.feed(line):
-                self._event(event, self._collector)
+                self._event(event)
             if self._collector.has_open and not self._assembler.is_open(line.key):
                 self._collector.settle(line.key)
             run = self._runs.feed(line)
@@ -133,34 +140,34 @@ class Scanner:
                 self._fatal.discard(run.index)
                 self._collector.changes += 1
 
-    def _event(self, event: Event, collector: Collector) -> None:
+    def _event(self, event: Event) -> None:
         run = self._runs.of(event.first)
         match = self._matcher.find(event, run, self._position)
         if match is not None:
             self._position += 1
-            collector.add(match)
+            self._collector.add(match)
         elif event.exception is not None and event.origin is Origin.LOG:
             self._position += 1
             phase = phase_of(event.frames, event.first.place) or event.first.phase or run.phase
-            collector.add(Unknown(event, run, phase, self._position))
+            self._collector.add(Unknown(event, run, phase, self._position))
 
     def end_source(self, source: Source | None = None) -> None:
         """End the current input: flush what is open and keep its record."""
         for item in self._unwrapper.close():
             self._text(item.number, item.text, item.text, item)
         for event in self._assembler.close():
-            self._event(event, self._collector)
+            self._event(event)
         record = source or Source(
             name=self._name, format=self._unwrapper.format, lines=self._number, bytes=self._bytes
         )
         self.sources.append(record)
 
-    def _news(self, collector: Collector, *, is_end: bool = False) -> Iterator[Update]:
+    def _news(self, *, is_end: bool = False) -> Iterator[Update]:
         self._changes = self._collector.changes
-        groups = collector.groups(only_ended=not is_end)
+        groups = self._collector.groups(only_ended=not is_end)
         self._fatal = {group.run.index for group in groups if group.severity is Severity.FATAL}
         incidents, root = fold(groups, self.catalogue, self._redact)
-        return self._teller.news(incidents, root, is_end=is_end)
+        return iter(list(self._teller.news(incidents, root, is_end=is_end)))
 
     def close(self) -> Iterator[Update]:
         """End the stream; give the incidents that only now are complete, and the last counts."""
@@ -168,7 +175,7 @@ class Scanner:
             return iter(())
         self._is_closed = True
         self.end_source()
-        return self._news(self._collector, is_end=True)
+        return self._news(is_end=True)
 
     def report(self, *, apply_steps: Collection[int] = ()) -> Report:
         """The answer so far; the suggested commands have the changes of these steps, else of the first."""

@@ -169,6 +169,42 @@ def _is_binary(head: bytes) -> bool:
 _CONTROL = tuple(bytes([code]) for code in (*range(1, 7), *range(14, 27), 127))
 
 
+class Splitter:
+    """Cuts chunks into lines without their LF; of a line over `MAX_LINE` bytes the rest is lost."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._is_cut = False
+
+    def feed(self, chunk: bytes) -> Iterator[bytes]:
+        """Take a chunk; give the lines that it ends, a huge one as soon as it is known to be."""
+        parts = chunk.split(b"\n")
+        parts[0] = self._rest + parts[0]
+        self._rest = parts.pop()
+        for part in parts:
+            if self._is_cut:
+                self._is_cut = False
+            else:
+                yield part
+        if self._is_cut:
+            self._rest = b""
+        elif len(self._rest) > MAX_LINE:
+            yield self._rest
+            self._is_cut, self._rest = True, b""
+
+    def close(self) -> Iterator[bytes]:
+        """Give a last line without LF."""
+        if self._rest and not self._is_cut:
+            yield self._rest
+        self._rest = b""
+
+
+def decoded(data: bytes) -> str:
+    """A line's text, without NUL; bytes that are no UTF-8 are replaced."""
+    text = data[:MAX_LINE].decode("utf-8", "replace")
+    return text.replace("\x00", "") if "\x00" in text else text
+
+
 class Reader:
     """The physical lines of one input, numbered from 1 as LF counts them.
 
@@ -234,17 +270,10 @@ class Reader:
         chunks = self._all()
         if encoding:
             chunks = _recoded(chunks, encoding)
-        rest = b""
-        is_cut = False
+        splitter = Splitter()
         after_blank = False
         for chunk in chunks:
-            parts = chunk.split(b"\n")
-            parts[0] = rest + parts[0]
-            rest = parts.pop()
-            for part in parts:
-                if is_cut:
-                    is_cut = False
-                    continue
+            for part in splitter.feed(chunk):
                 if part in _BLANK:
                     # A run of blank lines says no more than one.
                     if after_blank:
@@ -254,13 +283,8 @@ class Reader:
                 else:
                     after_blank = False
                 yield self._line(part)
-            if is_cut:
-                rest = b""
-            elif len(rest) > MAX_LINE:
-                yield self._line(rest)
-                is_cut, rest = True, b""
-        if rest and not is_cut:
-            yield self._line(rest)
+        for part in splitter.close():
+            yield self._line(part)
 
     def _all(self) -> Iterator[bytes]:
         if self._first:
@@ -272,10 +296,7 @@ class Reader:
         if len(data) > MAX_LINE:
             self.truncated_lines += 1
             data = data[:MAX_LINE]
-        text = data.decode("utf-8", "replace")
-        if "\x00" in text:
-            text = text.replace("\x00", "")
-        return self.lines, text
+        return self.lines, decoded(data)
 
 
 def _open(path: Path | None) -> IO[bytes]:
