@@ -101,7 +101,9 @@ def _incident(
     facts = build(kind.area, {
         name: redact(value) if isinstance(value, str) else value for name, value in group.fields.items()
     })  # fmt: skip
-    values = {name: redact(text) for name, text in values_of(facts, group.run).items()}
+    values = {
+        name: redact(text) for name, text in values_of(facts, group.run, group.processes).items()
+    }
     fix_steps = render_steps(rule, values, group.run.version, group.run.arguments)
     change = next((step.change for step in fix_steps if step.change), {})
     if apply_steps:

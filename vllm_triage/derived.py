@@ -1,0 +1,158 @@
+"""Derived values: what follows from a run and an incident's facts without being printed."""
+
+import shlex
+from collections.abc import Mapping
+from signal import Signals
+
+import regex
+
+from vllm_triage import flags
+from vllm_triage.arguments import Value, number
+from vllm_triage.run import Run
+from vllm_triage.versions import parse
+
+# Written by this module from words that were checked, so that a command may hold them as they are.
+QUOTED = frozenset(("replacement", "model_files"))
+NAMES = (
+    "visible_gpus", "engine", "model_folder", "hub_id", "named_model", "model_files", "config_path",
+    "server_host", "signal_name", "pci_address", "replacement", "replacement_why", "dropped_flag",
+    "dropped_why", "flag_came_with",
+)  # fmt: skip
+
+_FOLDER = regex.compile(r"(?:/|\.{1,2}/|~|[A-Za-z]:\\)")
+_HUB_ID = regex.compile(r"[\w.-]{1,96}(?:/[\w.-]{1,96})?")
+_PLAIN = regex.compile(r"[\w./:@+=,%-]{1,300}")
+_PCI = regex.compile(r"(?:[\da-fA-F]{4,8}:)?[\da-fA-F]{2}:[\da-fA-F]{2}")
+_LONG_FLAG = regex.compile(r"--?[A-Za-z][\w-]{0,80}")
+_LOCAL_HOSTS = ("0.0.0.0", "::", "127.0.0.1", "localhost", "::1", "")
+_MAX_SIGNAL = 64
+_SIGNAL_STATUS = 128
+
+
+def derived(known: Mapping[str, object], run: Run | None) -> dict[str, str]:
+    """The values named in `NAMES`, as far as a run and an incident's facts tell them."""
+    version = run.version if run is not None else None
+    found: dict[str, str | None] = {
+        **_model(known, run),
+        **_unknown_flag(known, version),
+        "engine": engine(run),
+        "server_host": _server_host(run),
+        "signal_name": _signal(known),
+    }
+    gpus = visible_gpus(known, run)
+    if gpus is not None:
+        found["visible_gpus"] = str(gpus)
+    pci = known.get("pci")
+    if isinstance(pci, str):
+        found["pci_address"] = pci + ".0" if _PCI.fullmatch(pci) else pci
+    return {name: value for name, value in found.items() if value}
+
+
+def visible_gpus(known: Mapping[str, object], run: Run | None) -> int | None:
+    """How many GPUs one process could see; None when unknown, or when the ranks span nodes.
+
+    The count that the failing line states, else that of the devices which the log lists.
+    """
+    count = known.get("gpu_count")
+    if isinstance(count, int):
+        return count
+    if run is None or run.visible_gpus is None:
+        return None
+    nodes = number(run.arguments, "nnodes") or 1
+    if nodes > 1 or run.arguments.get("distributed_executor_backend") == "ray":
+        return None
+    return run.visible_gpus
+
+
+def engine(run: Run | None) -> str | None:
+    """`v0` or `v1`: as printed, else the only one that the release has."""
+    if run is None:
+        return None
+    if run.engine is not None:
+        return run.engine
+    release = parse(run.version)
+    if release is None or (0, 8) <= release < (0, 11):
+        return None
+    return "v1" if release >= (0, 11) else "v0"
+
+
+def _model(known: Mapping[str, object], run: Run | None) -> dict[str, str | None]:
+    fact = known.get("model")
+    named = fact if isinstance(fact, str) else None
+    model = (run.model if run is not None else None) or named
+    out: dict[str, str | None] = {"named_model": named or model}
+    path = known.get("path")
+    if isinstance(path, str) and path.endswith(".json"):
+        out["config_path"] = path
+    if model is None:
+        return out
+    if _FOLDER.match(model):
+        out["model_folder"] = model
+        out.setdefault("config_path", model.rstrip("/") + "/config.json")
+        if _PLAIN.fullmatch(model):
+            out["model_files"] = model
+    elif _HUB_ID.fullmatch(model):
+        out["hub_id"] = model
+        name = model.replace("/", "--")
+        out["model_files"] = f"~/.cache/huggingface/hub/models--{name}/snapshots/*/"
+    return out
+
+
+def _server_host(run: Run | None) -> str | None:
+    """Where a client on the server's own machine reaches it."""
+    host: Value = run.arguments.get("host") if run is not None else None
+    if not isinstance(host, str) or host in _LOCAL_HOSTS:
+        return None
+    return f"[{host}]" if ":" in host else host
+
+
+def _signal(known: Mapping[str, object]) -> str | None:
+    """The signal's name, from its name, its number or an exit status."""
+    name, code = known.get("signal"), known.get("exit_code")
+    if isinstance(name, str) and not name.lstrip("-").isdecimal():
+        return name
+    text = name if isinstance(name, str) else None
+    value = int(text) if text else code if isinstance(code, int) else 0
+    for candidate in (-value, value - _SIGNAL_STATUS, value if text else 0):
+        if 0 < candidate <= _MAX_SIGNAL:
+            try:
+                return Signals(candidate).name
+            except ValueError:
+                continue
+    return None
+
+
+def _unknown_flag(known: Mapping[str, object], version: str | None) -> dict[str, str | None]:
+    """What to write for a flag that the release does not accept."""
+    flag = known.get("argument")
+    if (
+        known.get("detail") != "unrecognized"
+        or not isinstance(flag, str)
+        or not _LONG_FLAG.fullmatch(flag.partition("=")[0])
+    ):
+        return {}
+    flag, _, given = flag.partition("=")
+    value = given or _first_value(known.get("value"))
+    modern = flags.successor(flag, value, version)
+    if modern is not None:
+        if not modern.words:
+            return {"dropped_flag": flag, "dropped_why": modern.why}
+        return {"replacement": shlex.join(modern.words), "replacement_why": modern.why}
+    later = flags.came_with(flag, version)
+    if later is not None:
+        return {"flag_came_with": later}
+    near = flags.nearest(flag, version)
+    if near is None:
+        return {}
+    return {"replacement": shlex.join([near, value] if value else [near])}
+
+
+def _first_value(rest: object) -> str | None:
+    """The value that stood after the flag, in what argparse printed without its quotes."""
+    if not isinstance(rest, str) or rest.startswith("-"):
+        return None
+    text = rest.partition(" --")[0]
+    if text.startswith(("{", "[")):
+        return text
+    word = text.split()[0]
+    return word if _PLAIN.fullmatch(word) else None
