@@ -1,22 +1,26 @@
 """Derived values: what follows from a run and an incident's facts without being printed."""
 
+import difflib
 import shlex
+import tomllib
 from collections.abc import Mapping
+from functools import cache
 from signal import Signals
 
 import regex
 
 from vllm_triage import flags
 from vllm_triage.arguments import Value, number
+from vllm_triage.catalogue import folder
 from vllm_triage.run import Run
 from vllm_triage.versions import parse
 
 # Written by this module from words that were checked, so that a command may hold them as they are.
-QUOTED = frozenset(("replacement", "model_files"))
+QUOTED = frozenset(("replacement", "model_files", "download"))
 NAMES = (
-    "visible_gpus", "engine", "model_folder", "hub_id", "named_model", "model_files", "config_path",
-    "server_host", "signal_name", "pci_address", "replacement", "replacement_why", "dropped_flag",
-    "dropped_why", "flag_came_with",
+    "visible_gpus", "engine", "device", "model_folder", "named_model", "model_files", "download",
+    "config_path", "server_host", "signal_name", "pci_address", "module_package", "flag_name",
+    "refused_flag", "replacement", "replacement_why", "dropped_flag", "dropped_why", "flag_came_with",
 )  # fmt: skip
 
 _FOLDER = regex.compile(r"(?:/|\.{1,2}/|~|[A-Za-z]:\\)")
@@ -24,6 +28,7 @@ _HUB_ID = regex.compile(r"[\w.-]{1,96}(?:/[\w.-]{1,96})?")
 _PLAIN = regex.compile(r"[\w./:@+=,%-]{1,300}")
 _PCI = regex.compile(r"(?:[\da-fA-F]{4,8}:)?[\da-fA-F]{2}:[\da-fA-F]{2}")
 _LONG_FLAG = regex.compile(r"--?[A-Za-z][\w-]{0,80}")
+_CHOICE = regex.compile(r"[\w.+-]+")
 _LOCAL_HOSTS = ("0.0.0.0", "::", "127.0.0.1", "localhost", "::1", "")
 _MAX_SIGNAL = 64
 _SIGNAL_STATUS = 128
@@ -34,7 +39,9 @@ def derived(known: Mapping[str, object], run: Run | None) -> dict[str, str]:
     version = run.version if run is not None else None
     found: dict[str, str | None] = {
         **_model(known, run),
-        **_unknown_flag(known, version),
+        **_refused_flag(known, version),
+        "module_package": _package(known.get("module")),
+        "device": _device(run),
         "engine": engine(run),
         "server_host": _server_host(run),
         "signal_name": _signal(known),
@@ -91,8 +98,9 @@ def _model(known: Mapping[str, object], run: Run | None) -> dict[str, str | None
         out.setdefault("config_path", model.rstrip("/") + "/config.json")
         if _PLAIN.fullmatch(model):
             out["model_files"] = model
+            out["download"] = f"ORG/NAME --local-dir {model}"
     elif _HUB_ID.fullmatch(model):
-        out["hub_id"] = model
+        out["download"] = model
         name = model.replace("/", "--")
         out["model_files"] = f"~/.cache/huggingface/hub/models--{name}/snapshots/*/"
     return out
@@ -122,17 +130,49 @@ def _signal(known: Mapping[str, object]) -> str | None:
     return None
 
 
-def _unknown_flag(known: Mapping[str, object], version: str | None) -> dict[str, str | None]:
-    """What to write for a flag that the release does not accept."""
-    flag = known.get("argument")
-    if (
-        known.get("detail") != "unrecognized"
-        or not isinstance(flag, str)
-        or not _LONG_FLAG.fullmatch(flag.partition("=")[0])
-    ):
+def _device(run: Run | None) -> str | None:
+    """`cpu`, `cuda`, ...: as the engine prints it, or as the build is named."""
+    if run is None:
+        return None
+    device = run.config.get("device_config")
+    if isinstance(device, str):
+        return device
+    return "cpu" if run.version is not None and run.version.endswith("+cpu") else None
+
+
+def _package(module: object) -> str | None:
+    return _packages().get(module.partition(".")[0]) if isinstance(module, str) else None
+
+
+@cache
+def _packages() -> dict[str, str]:
+    return tomllib.loads((folder() / "module-packages.toml").read_text("utf-8"))
+
+
+def _refused_flag(known: Mapping[str, object], version: str | None) -> dict[str, str | None]:
+    """What to write for a flag that the release does not accept, or for its value."""
+    printed = known.get("argument")
+    text = printed.partition("/")[0] if isinstance(printed, str) else ""
+    flag, _, given = text.partition("=")
+    if not _LONG_FLAG.fullmatch(flag):
         return {}
-    flag, _, given = flag.partition("=")
-    value = given or _first_value(known.get("value"))
+    out: dict[str, str | None] = {
+        "flag_name": flag.strip("-").replace("_", "-"),
+        "refused_flag": flag,
+    }
+    if known.get("detail") == "unrecognized":
+        out |= _successor(flag, given or _first_value(known.get("value")), version)
+        return out
+    value, choices = known.get("value"), known.get("choices")
+    if isinstance(value, str) and isinstance(choices, str):
+        near = difflib.get_close_matches(value, _CHOICE.findall(choices), 1)
+        if near and near[0] != value:
+            out["replacement"] = shlex.join([flag, near[0]])
+            out["replacement_why"] = "the nearest of the values that are allowed"
+    return out
+
+
+def _successor(flag: str, value: str | None, version: str | None) -> dict[str, str | None]:
     modern = flags.successor(flag, value, version)
     if modern is not None:
         if not modern.words:
@@ -154,5 +194,5 @@ def _first_value(rest: object) -> str | None:
     text = rest.partition(" --")[0]
     if text.startswith(("{", "[")):
         return text
-    word = text.split()[0]
+    word = (text.split() or [""])[0]
     return word if _PLAIN.fullmatch(word) else None

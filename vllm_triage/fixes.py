@@ -226,9 +226,10 @@ def _step(
     command = templates.fill(form.command, _safe(values)) if form.command else None
     own = flags_of(command, values.get("model", "MODEL"))
     change = _filled_change(form.change, values) or own
+    is_flags_only = bool(own) or command in (None, f"vllm serve {values.get('model', 'MODEL')}")
     proposal = Proposal(
         texts=(form.command or "", *form.change.values()),
-        flags=_certain(own or (change if command is None else {})),
+        flags=_certain(change | own) if is_flags_only else {},
     )
     since, until = form.since or fix.since, form.until or fix.until
     against: str | None = None
@@ -272,6 +273,8 @@ def _filled_change(change: Mapping[str, str], values: Values) -> dict[str, str |
 def _is_for_the_user(form: Form, values: Values) -> bool:
     """Tell whether a form holds a name that the user must choose."""
     stated = {name: "x" for name, value in values.items() if value} | {"model": "x"}
+    if "replacement" in values:
+        stated["replacement"] = values["replacement"]
     texts = [form.command or "", *form.change, *form.change.values()]
     return any(_STAND_IN.search(templates.fill(text, stated) or "") for text in texts if text)
 
