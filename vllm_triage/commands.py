@@ -54,6 +54,14 @@ def suggested_command(run: Run | None, change: Mapping[str, str]) -> str | None:
     return shlex.join(parts)
 
 
+def has_change(command: str, change: Mapping[str, str]) -> bool:
+    """Tell whether a command has all of a change."""
+    words = shlex.split(command)
+    return bool(change) and all(
+        _with(words, flag, text, None) == words for flag, text in change.items()
+    )
+
+
 def _edited(echo: Echo, change: Mapping[str, str]) -> str | None:
     """An echoed command with its flags changed where they stand, new ones at its end."""
     own = list(echo.words[echo.first :])
@@ -71,6 +79,8 @@ def _with(own: Sequence[str], flag: str, text: str, model: str | None) -> list[s
     while index < len(own):
         word = own[index]
         index += 1
+        if text != "-" and word == "--no-" + flag.removeprefix("--"):
+            continue
         if long_name(word) != flag:
             out.append(word)
             continue

@@ -20,7 +20,7 @@ QUOTED = frozenset(("replacement", "model_files", "download"))
 NAMES = (
     "visible_gpus", "engine", "device", "model_folder", "named_model", "model_files", "download",
     "config_path", "server_host", "signal_name", "pci_address", "module_package", "flag_name",
-    "refused_flag", "replacement", "replacement_why", "dropped_flag", "dropped_why", "flag_came_with",
+    "refused_flag", "refused", "replacement", "replacement_why", "dropped_flag", "dropped_why", "flag_came_with",
 )  # fmt: skip
 
 _FOLDER = regex.compile(r"(?:/|\.{1,2}/|~|[A-Za-z]:\\)")
@@ -159,6 +159,7 @@ def _refused_flag(known: Mapping[str, object], version: str | None) -> dict[str,
     out: dict[str, str | None] = {
         "flag_name": flag.strip("-").replace("_", "-"),
         "refused_flag": flag,
+        "refused": flag,
     }
     if known.get("detail") == "unrecognized":
         out |= _successor(flag, given or _first_value(known.get("value")), version)
@@ -167,6 +168,7 @@ def _refused_flag(known: Mapping[str, object], version: str | None) -> dict[str,
     if isinstance(value, str) and isinstance(choices, str):
         near = difflib.get_close_matches(value, _CHOICE.findall(choices), 1)
         if near and near[0] != value:
+            out["refused"] = f"{flag} {value}"
             out["replacement"] = shlex.join([flag, near[0]])
             out["replacement_why"] = "the nearest of the values that are allowed"
     return out

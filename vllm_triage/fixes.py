@@ -44,7 +44,7 @@ def values_of(
         _put(out, "model", run.model)
         for name in ("host", "port", "max_model_len", "tensor_parallel_size", "max_num_seqs",
                      "gpu_memory_utilization", "quantization", "dtype", "pipeline_parallel_size",
-                     "tokenizer", "max_num_batched_tokens"):  # fmt: skip
+                     "tokenizer", "max_num_batched_tokens", "cpu_offload_gb"):  # fmt: skip
             value = arguments.get(name)
             _put(out, name, value if isinstance(value, str | int | float) else None)
         if "max_model_len" not in out:
@@ -135,6 +135,7 @@ def _suggestions(
             length,
             share,
         ),
+        "longer_max_model_len": suggest.longer_max_model_len(length),
         "lower_max_num_seqs": suggest.lower_max_num_seqs(sequences),
         "higher_max_num_seqs": suggest.higher_max_num_seqs(sequences),
         "lower_max_num_batched_tokens": suggest.lower_max_num_batched_tokens(batched, sequences),

@@ -76,6 +76,11 @@ def fitting_max_model_len(
     return NONE_FITS if current else None
 
 
+def longer_max_model_len(current: float | None) -> str | None:
+    """Twice the current context."""
+    return str(int(current) * 2) if current else None
+
+
 def lower_max_num_seqs(current: float | None) -> str | None:
     """Half of the current batch limit, at least one."""
     if current is None:
