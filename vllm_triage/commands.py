@@ -144,7 +144,7 @@ def _is_module(run: Run) -> bool:
 def _flags(run: Run) -> dict[str, list[str]]:
     flags: dict[str, list[str]] = {}
     for name, value in run.arguments.items():
-        if name in _NO_FLAGS or (run.all_arguments and str(value) in _defaults().get(name, ())):
+        if name in _NO_FLAGS or (run.all_arguments and is_default(name, value)):
             continue
         flag = "--" + name.replace("_", "-")
         words = _words(name, value)
@@ -153,6 +153,11 @@ def _flags(run: Run) -> dict[str, list[str]]:
         elif value is False and known_flags.accepts("--no-" + flag[2:], run.version):
             flags["--no-" + flag[2:]] = []
     return flags
+
+
+def is_default(name: str, value: object) -> bool:
+    """Tell whether an old release's log prints this value when nothing was given."""
+    return str(value) in _defaults().get(name, ())
 
 
 def _words(name: str, value: Value) -> list[str] | None:

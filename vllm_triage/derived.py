@@ -111,7 +111,7 @@ def _server_host(run: Run | None) -> str | None:
     host: Value = run.arguments.get("host") if run is not None else None
     if not isinstance(host, str) or host in _LOCAL_HOSTS:
         return None
-    return f"[{host}]" if ":" in host else host
+    return host if ":" not in host else None
 
 
 def _signal(known: Mapping[str, object]) -> str | None:

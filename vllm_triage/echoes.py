@@ -15,12 +15,13 @@ SERVER_MODULE = "vllm.entrypoints.openai.api_server"
 # A prompt, `Command:`, `+` of `set -x`, a continuation's `>`; never the advice in a message.
 _START = regex.compile(
     r"(?:[$#+>]+ |.{0,24}[Cc]ommand: ?|[\w.-]+@[\w.-]+:[^$#]{0,60}[$#] ?)?(?:sudo (?:-\w+ )*|exec |nohup )*"
-    r"(?=(?:\w+=\S* )*(?:env (?:\w+=\S* )+)?(?:\S*/)?(?:vllm serve |python[\d.]* (?:-u )?(?:\S*/vllm serve |-m vllm\.entrypoints)"
+    r"(?=(?:\w+=(?:'[^']*'|\"[^\"]*\"|\S*) )*(?:env (?:\w+=\S* )+)?(?:\S*/)?(?:vllm serve |python[\d.]* (?:-u )?(?:\S*/vllm serve |-m vllm\.entrypoints)"
     r"|(?:docker|podman|nerdctl)(?: container)? run ))"
 )
 _ASSIGNMENT = regex.compile(r"(\w+)=(.*)", regex.DOTALL)
 _REDIRECTED = regex.compile(r"\d")
 _IMAGE = regex.compile(r"[\w./-]*vllm[\w./:@-]*", regex.IGNORECASE)
+_TAGGED = regex.compile(r"(?:[\w.-]+/)*vllm-openai:v(\d+\.\d+\.\d+(?:\.post\d+)?)")
 _BARE_DOCKER = frozenset(
     ("-d", "--detach", "-i", "--interactive", "-t", "--tty", "-it", "-ti", "-dit", "-itd", "-d -it", "--rm", "--init",
      "--privileged", "--read-only", "--no-healthcheck", "-P", "--publish-all", "-q", "--quiet")
@@ -71,6 +72,12 @@ class Echo(NamedTuple):
                 else:
                     out[name] = [*(before if isinstance(before, list) else [str(before)]), word]
         return out
+
+    @property
+    def release(self) -> str | None:
+        """The release that the tag of the started image names."""
+        found = _TAGGED.fullmatch(self.words[self.first - 1])
+        return found[1] if found else None
 
     def visible_gpus(self) -> int | None:
         """How many GPUs the command lets the server see; None when it does not limit them."""

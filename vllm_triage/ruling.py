@@ -42,12 +42,15 @@ def ruled_out(
         if states(condition, values):
             return templates.fill(why, values)
     wanted = proposal.flags.items()
-    if wanted and arguments and all(_is_so(flag, value, arguments) for flag, value in wanted):
-        return NOT_SET if all(value == "-" for _, value in wanted) else ALREADY
-    reasons = [_against(flag, value, values, arguments) for flag, value in wanted]
-    if reasons and None not in reasons:
-        return reasons[0]
-    return _none_fits(proposal, values)
+    against = {flag: _against(flag, value, values, arguments) for flag, value in wanted}
+    if against and None not in against.values():
+        return next(iter(against.values()))
+    unfitting = _none_fits(proposal, values)
+    if unfitting is not None or not wanted or not arguments:
+        return unfitting
+    if any(against[flag] is None and not _is_so(flag, value, arguments) for flag, value in wanted):
+        return None
+    return NOT_SET if all(value == "-" for _, value in wanted) else ALREADY
 
 
 def _none_fits(proposal: Proposal, values: Mapping[str, str]) -> str | None:

@@ -233,7 +233,7 @@ class Runs:
                 printed_arguments(text[:_MAX_ARGUMENTS_TEXT].partition("args: ")[2])
             )
         elif "args: Namespace(" in text:
-            if run.arguments and not run.has_banner:
+            if run.arguments and not run.has_banner and run.echo is None:
                 run = self._start(line)
             run.has_banner = True
             run.all_arguments = True
@@ -283,6 +283,7 @@ class Runs:
         if found is None or (run.has_banner and run.model != found.model):
             return
         run.echo = found
+        run.version = run.version or found.release
         run.model = run.model or found.model
         for name, value in found.flags().items():
             run.arguments.setdefault(name, value)
