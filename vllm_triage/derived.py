@@ -19,7 +19,7 @@ from vllm_triage.versions import parse
 QUOTED = frozenset(("replacement", "model_files", "download"))
 NAMES = (
     "visible_gpus", "engine", "device", "model_folder", "named_model", "model_files", "download",
-    "config_path", "server_host", "signal_name", "pci_address", "module_package", "flag_name",
+    "config_path", "server_host", "signal_name", "pci_address", "module_package", "vllm_module", "shm_path", "flag_name",
     "refused_flag", "refused", "replacement", "replacement_why", "dropped_flag", "dropped_why", "flag_came_with",
 )  # fmt: skip
 
@@ -41,6 +41,8 @@ def derived(known: Mapping[str, object], run: Run | None) -> dict[str, str]:
         **_model(known, run),
         **_refused_flag(known, version),
         "module_package": _package(known.get("module")),
+        "vllm_module": _starting(known.get("module"), "vllm.", "vllm_"),
+        "shm_path": _shared_memory(known.get("path")),
         "device": _device(run),
         "engine": engine(run),
         "server_host": _server_host(run),
@@ -128,6 +130,16 @@ def _signal(known: Mapping[str, object]) -> str | None:
             except ValueError:
                 continue
     return None
+
+
+def _starting(text: object, *beginnings: str) -> str | None:
+    return text if isinstance(text, str) and text.startswith(beginnings) else None
+
+
+def _shared_memory(path: object) -> str | None:
+    """A file of /dev/shm, by its path or by the name that POSIX gives it, `/torch_1234`."""
+    is_name = isinstance(path, str) and path.rfind("/") == 0 and "." not in path
+    return str(path) if is_name else _starting(path, "/dev/shm", "/run/shm")
 
 
 def _device(run: Run | None) -> str | None:

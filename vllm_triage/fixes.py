@@ -27,8 +27,6 @@ _STAND_IN = regex.compile(
 _NO_WORD = regex.compile(r"[^\w.:/-]+")
 _WORD = regex.compile(r"[\w./:@+=,%-]{1,300}")
 
-_DEFAULT_UTILIZATION = 0.9
-
 
 def values_of(
     facts: AnyFacts | None, run: Run | None, processes: Iterable[str] = ()
@@ -99,7 +97,7 @@ def _suggestions(
 
     utilization = fact("gpu_memory_utilization") or number(arguments, "gpu_memory_utilization")
     if utilization is None and run is not None and run.has_banner:
-        utilization = _DEFAULT_UTILIZATION
+        utilization = suggest.default_utilization(run.version)
     free = fact("free_bytes") if "desired_bytes" in known else None
     length = (
         fact("max_model_len")
@@ -112,8 +110,8 @@ def _suggestions(
         or number(config, "tensor_parallel_size")
         or suggest.fewest_ranks(_rank(known), processes)
     )
-    if parallel is None and run is not None and run.has_banner:
-        parallel = 1
+    if parallel is None:
+        parallel = fact("world_size") or (1 if arguments and run and run.has_banner else None)
     needed, available = fact("needed_bytes"), fact("available_bytes")
     share = available / needed if needed and available is not None else None
     batched = number(arguments, "max_num_batched_tokens")

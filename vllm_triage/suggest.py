@@ -8,6 +8,8 @@ from collections.abc import Iterable
 
 import regex
 
+from vllm_triage.versions import holds
+
 _UTILIZATIONS = (0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.6, 0.5, 0.4, 0.3)
 _MARGIN = 0.02
 _MAX_SEQUENCES = 1024
@@ -17,6 +19,11 @@ _BATCHED_TOKENS = (2048, 4096, 8192, 16384, 32768)
 _WORKER = regex.compile(r"(?:_TP|VllmWorker_|VllmWorker rank=|Worker_)(\d{1,4})\b")
 
 NONE_FITS = ""
+
+
+def default_utilization(version: str | None) -> float:
+    """The share that a server takes when none is given: 0.9, and 0.92 from 0.20 on."""
+    return 0.92 if version is not None and holds(version, "0.20.0", None) else 0.9
 
 
 def lower_utilization(
