@@ -39,6 +39,11 @@ MISTAKES = {
     "a title too long": ("No space left on the disk", "No space " * 12, ("title", "70")),
     "a regex that backtracks": ("QUOTA-1 on ", "(?:QUOTA-1 ?)+(?:QUOTA-1 ?)+(?:QUOTA-1 ?)+on ", ("our-quota", "bounded")),
     "broken TOML": ('title    = "No', "title    = No", ("TOML", "line 2")),
+    "a flag that no release has": ('command = "df -h {path:/}"', 'command = "vllm serve MODEL --disable-flash-attn"', ("fix 1", "--disable-flash-attn")),
+    "a flag that not all claimed releases have": ('command = "df -h {path:/}"', 'since = "0.4.3"\nchange = { "--speculative-model" = "DRAFT" }', ("fix 1", "--speculative-model", "0.8.5")),
+    "a value that the flag does not take": ('command = "df -h {path:/}"', 'command = "vllm serve MODEL --dtype float17"', ("fix 1", "float17")),
+    "a condition on what is no fact": ('command = "df -h {path:/}"', 'where = { signall = ["SIGKILL"] }', ("fix 1", "signall")),
+    "a need of what is no fact": ('command = "df -h {path:/}"', 'needs = ["pfad=/x"]', ("fix 1", "pfad")),
     "a size that is none": ("?P<path>/[^ \\n]+", "?P<requested_bytes>/[^ \\n]+", ("our-quota", "requested_bytes")),
 }  # fmt: skip
 

@@ -15,11 +15,6 @@ _PAIR = regex.compile(
 )
 _NESTED = regex.compile(r"'\w+': \{[^{}]*(?:\{[^{}]*\}[^{}]*)*\},?")
 _ITEM = regex.compile(r"'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"|([\w.+-]+)")
-# A command line as a shell or a launcher echoes it, never the advice in a message.
-_COMMAND = regex.compile(
-    r"(?:[$#+>]+ |.{0,24}[Cc]ommand: ?)?(?:\w+=\S* )*(?:\S*/)?(?:vllm serve|python3? -m vllm\.entrypoints\.openai\.api_server) (\S.*)"
-)
-_FLAG = regex.compile(r"--([a-z][\w.-]*)(?:[= ](?!-)('[^']*'|\"[^\"]*\"|\S+))?")
 
 
 def value_of(text: str) -> Value:
@@ -80,17 +75,3 @@ def number(values: Mapping[str, Value], name: str) -> float | None:
 def config_fields(text: str) -> dict[str, Value]:
     """Read the `name=value` fields of the engine's printed config."""
     return {name: value_of(value) for name, value in reversed(_CONFIG_FIELD.findall(text))}
-
-
-def command_line(text: str) -> tuple[str | None, dict[str, Value]] | None:
-    """Read the model and the flags of an echoed `vllm serve` command; None when it is none."""
-    found = _COMMAND.match(text)
-    if found is None or "{" in found[1][:20] or "`" in text[: found.start() + 1]:
-        return None
-    rest = found[1]
-    first = rest.split(None, 1)[0].strip("'\"")
-    model = first if not first.startswith("-") and "/" in first else None
-    flags: dict[str, Value] = {}
-    for name, value in _FLAG.findall(rest):
-        flags.setdefault(name.replace("-", "_"), value_of(value) if value else True)
-    return model, flags

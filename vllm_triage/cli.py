@@ -192,6 +192,13 @@ def _check_steps(report: Report, numbers: tuple[int, ...]) -> None:
             f"step {wrong[0]} of {report.root.kind} changes no argument of the server; {having}"
         )
         raise TriageError(message)
+    values: dict[str, tuple[int, str]] = {}
+    for step in report.root.fix_steps:
+        for flag, value in step.change.items() if step.number in numbers else ():
+            number, other = values.setdefault(flag, (step.number, value))
+            if other != value:
+                message = f"steps {number} and {step.number} of {report.root.kind} both change {flag}; choose one of them"
+                raise TriageError(message)
 
 
 def _is_same(output: Path, log: str) -> bool:

@@ -2,13 +2,16 @@
 
 import shlex
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 
 import regex
 
+from vllm_triage import flags as known_flags
 from vllm_triage.arguments import Value
 from vllm_triage.catalogue import folder
+from vllm_triage.echoes import SERVER_MODULE, Echo, long_name, shell
+from vllm_triage.redact import REDACTED
 from vllm_triage.run import Run
 from vllm_triage.versions import parse
 
@@ -16,18 +19,24 @@ from vllm_triage.versions import parse
 _PLAIN = regex.compile(r"[^#$;|&<>`\n]+")
 _SECRETS = ("api_key", "hf_token", "ssl_keyfile_password")
 _NO_FLAGS = ("model", "model_tag", "subparser", "disable_log_config_file")
-_SERVER = "vllm.entrypoints.openai.api_server"
+# HF_TOKEN, --env=WANDB_API_KEY, --hf-token; never --max-num-batched-tokens or --tokenizer.
+_SECRET_NAME = regex.compile(r"(?i)(?:_|-|^)(?:token|key|secret|password)$")
 
 
 def suggested_command(run: Run | None, change: Mapping[str, str]) -> str | None:
     """The user's own command with flags set, removed (`-`) or given bare (empty text).
 
-    `vllm serve`, or the server's module where the log shows it started so or the release
-    has no `vllm` command (before 0.5.5). Only arguments that the log shows are written; of
-    a log that prints all of them, those that are not the defaults. Secrets are replaced.
+    Where the log shows the command itself, its words in their order, Docker's part and
+    variables included. Else `vllm serve`, or the server's module where the log shows it
+    started so or the release has no `vllm` command (before 0.5.5): of a log that prints all
+    arguments those that are not the defaults. Secrets are replaced.
     None when the log does not show the arguments, or nothing would change.
     """
-    if run is None or not change or not run.arguments or run.model is None:
+    if run is None or not change or run.model is None:
+        return None
+    if run.echo is not None and run.echo.model == run.model:
+        return _edited(run.echo, change)
+    if not run.arguments:
         return None
     flags = _flags(run)
     before = dict(flags)
@@ -35,13 +44,69 @@ def suggested_command(run: Run | None, change: Mapping[str, str]) -> str | None:
         if text == "-":
             flags.pop(flag, None)
         else:
+            flags.pop("--no-" + flag.removeprefix("--"), None)
             flags[flag] = [text] if text else []
     if flags == before:
         return None
-    parts = ["python", "-m", _SERVER, "--model", run.model] if _is_module(run) else ["vllm", "serve", run.model]  # fmt: skip
+    parts = ["python", "-m", SERVER_MODULE, "--model", run.model] if _is_module(run) else ["vllm", "serve", run.model]  # fmt: skip
     for flag, words in flags.items():
         parts += [flag, *words]
     return shlex.join(parts)
+
+
+def has_change(command: str, change: Mapping[str, str]) -> bool:
+    """Tell whether a command has all of a change."""
+    words = shlex.split(command)
+    return bool(change) and all(
+        _with(words, flag, text, None) == words for flag, text in change.items()
+    )
+
+
+def _edited(echo: Echo, change: Mapping[str, str]) -> str | None:
+    """An echoed command with its flags changed where they stand, new ones at its end."""
+    own = list(echo.words[echo.first :])
+    for flag, text in change.items():
+        own = _with(own, flag, text, echo.model)
+    if own == list(echo.words[echo.first :]):
+        return None
+    return shell(_without_secrets([*echo.words[: echo.first], *own]))
+
+
+def _with(own: Sequence[str], flag: str, text: str, model: str | None) -> list[str]:
+    out: list[str] = []
+    is_done = text == "-"
+    index = 0
+    while index < len(own):
+        word = own[index]
+        index += 1
+        if text != "-" and word == "--no-" + flag.removeprefix("--"):
+            continue
+        if long_name(word) != flag:
+            out.append(word)
+            continue
+        if "=" not in word and index < len(own) and not _is_flag(own[index]) and own[index] != model:  # fmt: skip
+            index += 1
+        if not is_done:
+            out += [f"{word.partition('=')[0]}={text}"] if "=" in word else [word, text] if text else [word]  # fmt: skip
+            is_done = True
+    return out if is_done else [*out, flag, *([text] if text else [])]
+
+
+def _is_flag(word: str) -> bool:
+    return word.startswith("-") and not word.lstrip("-")[:1].isdigit()
+
+
+def _without_secrets(words: Sequence[str]) -> list[str]:
+    out: list[str] = []
+    for word in words:
+        name, sign, value = word.partition("=")
+        if out and (long_name(out[-1]) or "").removeprefix("--").replace("-", "_") in _SECRETS:
+            out.append(REDACTED)
+        elif sign and value and not value.startswith("$") and _SECRET_NAME.search(name):
+            out.append(f"{name}={REDACTED}")
+        else:
+            out.append(word)
+    return out
 
 
 def flags_of(command: str | None, model: str) -> dict[str, str | None]:
@@ -73,23 +138,31 @@ def is_before_command(version: str | None) -> bool:
 def _is_module(run: Run) -> bool:
     if is_before_command(run.version):
         return True
-    return "model" in run.arguments and "model_tag" not in run.arguments and not run.command
+    return "model" in run.arguments and "model_tag" not in run.arguments
 
 
 def _flags(run: Run) -> dict[str, list[str]]:
     flags: dict[str, list[str]] = {}
     for name, value in run.arguments.items():
-        if name in _NO_FLAGS or (run.all_arguments and str(value) in _defaults().get(name, ())):
+        if name in _NO_FLAGS or (run.all_arguments and is_default(name, value)):
             continue
+        flag = "--" + name.replace("_", "-")
         words = _words(name, value)
         if words is not None:
-            flags["--" + name.replace("_", "-")] = words
+            flags[flag] = words
+        elif value is False and known_flags.accepts("--no-" + flag[2:], run.version):
+            flags["--no-" + flag[2:]] = []
     return flags
+
+
+def is_default(name: str, value: object) -> bool:
+    """Tell whether an old release's log prints this value when nothing was given."""
+    return str(value) in _defaults().get(name, ())
 
 
 def _words(name: str, value: Value) -> list[str] | None:
     if name in _SECRETS:
-        return ["[redacted]"]
+        return [REDACTED]
     if value is True:
         return []
     if value is None or value is False:

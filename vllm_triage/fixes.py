@@ -1,6 +1,7 @@
 """Fix steps rendered for one run: its release, its values, its own command."""
 
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 import regex
@@ -8,25 +9,32 @@ import regex
 from vllm_triage import suggest, templates, versions
 from vllm_triage.arguments import Value, number
 from vllm_triage.commands import flags_of, is_before_command
+from vllm_triage.derived import QUOTED, derived, visible_gpus
 from vllm_triage.facts import AnyFacts
 from vllm_triage.model import FixStep
 from vllm_triage.rules import Fix, Form, Rule
+from vllm_triage.ruling import Proposal, permits, ruled_out, states
 from vllm_triage.run import Run
 from vllm_triage.versions import holds, span
 
 Values = Mapping[str, str]
 
 _SERVE = regex.compile(r"\bvllm serve (\S+)")
-# A name that the user must choose, DRAFT_MODEL.
-_STAND_IN = regex.compile(r"[A-Z]+(?:[_/][A-Z]+)+")
+# A name that the user must choose, DRAFT_MODEL or NAME; never a value that vLLM spells so.
+_STAND_IN = regex.compile(
+    r"(?<![\w./-])(?!(?:FLASHINFER|TRITON_ATTN|XFORMERS|DEBUG)\b)[A-Z]{2,}(?:[_/][A-Z]+)*(?![\w./-])"
+)
 _NO_WORD = regex.compile(r"[^\w.:/-]+")
 _WORD = regex.compile(r"[\w./:@+=,%-]{1,300}")
 
-_DEFAULT_UTILIZATION = 0.9
 
+def values_of(
+    facts: AnyFacts | None, run: Run | None, processes: Iterable[str] = ()
+) -> dict[str, str]:
+    """The texts that placeholders may take from an incident's facts, its run and its processes.
 
-def values_of(facts: AnyFacts | None, run: Run | None) -> dict[str, str]:
-    """The texts that placeholders may take from an incident's facts and its run."""
+    An empty text is a suggestion for which no value fits.
+    """
     out: dict[str, str] = {}
     arguments: Mapping[str, Value] = run.arguments if run else {}
     if run is not None:
@@ -34,7 +42,7 @@ def values_of(facts: AnyFacts | None, run: Run | None) -> dict[str, str]:
         _put(out, "model", run.model)
         for name in ("host", "port", "max_model_len", "tensor_parallel_size", "max_num_seqs",
                      "gpu_memory_utilization", "quantization", "dtype", "pipeline_parallel_size",
-                     "tokenizer", "max_num_batched_tokens"):  # fmt: skip
+                     "tokenizer", "max_num_batched_tokens", "cpu_offload_gb"):  # fmt: skip
             value = arguments.get(name)
             _put(out, name, value if isinstance(value, str | int | float) else None)
         if "max_model_len" not in out:
@@ -48,7 +56,8 @@ def values_of(facts: AnyFacts | None, run: Run | None) -> dict[str, str]:
     words = _search_words(known.get("detail"))
     if words:
         out["search_words"] = words
-    out.update(_suggestions(known, run))
+    out.update(derived(known, run))
+    out.update(_suggestions(known, run, processes))
     return out
 
 
@@ -76,7 +85,9 @@ def human(name: str, value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _suggestions(known: Mapping[str, object], run: Run | None) -> dict[str, str]:
+def _suggestions(
+    known: Mapping[str, object], run: Run | None, processes: Iterable[str]
+) -> dict[str, str]:
     arguments: Mapping[str, Value] = run.arguments if run else {}
     config: Mapping[str, Value] = run.config if run else {}
 
@@ -86,7 +97,7 @@ def _suggestions(known: Mapping[str, object], run: Run | None) -> dict[str, str]
 
     utilization = fact("gpu_memory_utilization") or number(arguments, "gpu_memory_utilization")
     if utilization is None and run is not None and run.has_banner:
-        utilization = _DEFAULT_UTILIZATION
+        utilization = suggest.default_utilization(run.version)
     free = fact("free_bytes") if "desired_bytes" in known else None
     length = (
         fact("max_model_len")
@@ -97,28 +108,51 @@ def _suggestions(known: Mapping[str, object], run: Run | None) -> dict[str, str]
         fact("tensor_parallel_size")
         or number(arguments, "tensor_parallel_size")
         or number(config, "tensor_parallel_size")
+        or suggest.fewest_ranks(_rank(known), processes)
     )
+    if parallel is None:
+        parallel = fact("world_size") or (1 if arguments and run and run.has_banner else None)
+    needed, available = fact("needed_bytes"), fact("available_bytes")
+    share = available / needed if needed and available is not None else None
+    batched = number(arguments, "max_num_batched_tokens")
     sequences = fact("max_num_seqs") or number(arguments, "max_num_seqs")
     port = fact("port") or number(arguments, "port")
     found = {
         "lower_gpu_memory_utilization": suggest.lower_utilization(
             utilization, free, fact("total_bytes")
         ),
-        "higher_gpu_memory_utilization": suggest.higher_utilization(utilization),
+        "higher_gpu_memory_utilization": suggest.higher_utilization(
+            utilization,
+            needed - available if needed and available is not None else None,
+            fact("total_bytes"),
+        ),
         "fitting_max_model_len": suggest.fitting_max_model_len(
             fact("estimated_max_model_len"),
             fact("kv_cache_tokens"),
             fact("derived_max_model_len"),
             length,
+            share,
         ),
+        "longer_max_model_len": suggest.longer_max_model_len(length),
         "lower_max_num_seqs": suggest.lower_max_num_seqs(sequences),
         "higher_max_num_seqs": suggest.higher_max_num_seqs(sequences),
+        "lower_max_num_batched_tokens": suggest.lower_max_num_batched_tokens(batched, sequences),
+        "higher_max_num_batched_tokens": suggest.higher_max_num_batched_tokens(batched),
+        "higher_tensor_parallel_size": suggest.higher_tensor_parallel_size(
+            fact("num_heads"), visible_gpus(known, run), parallel
+        ),
         "fitting_tensor_parallel_size": suggest.fitting_tensor_parallel_size(
             fact("num_heads"), fact("gpu_count"), parallel
         ),
         "free_port": suggest.free_port(port),
     }
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _rank(known: Mapping[str, object]) -> int | None:
+    """The rank that the failing line names."""
+    rank = known.get("rank")
+    return rank if isinstance(rank, int) else None
 
 
 def render_steps(
@@ -141,58 +175,107 @@ def steps(
     version: str | None,
     arguments: Mapping[str, Value] = MappingProxyType({}),
 ) -> tuple[FixStep, ...]:
-    """Render steps in order and number them from 1."""
-    out: list[FixStep] = []
+    """Render steps and number them from 1.
+
+    In order, but what this run rules out is left out, or stands last when it is documented.
+    """
+    shown: list[FixStep] = []
+    last: list[FixStep] = []
     for fix in fixes:
-        step = _step(fix, values, version, len(out) + 1, arguments)
-        if step is not None:
-            out.append(step)
-    return tuple(out)
+        step, against = _step(fix, values, version, arguments)
+        if step is not None and against is None:
+            shown.append(step)
+        elif step is not None and step.documented:
+            last.append(_set_aside(step, against or ""))
+    return tuple(
+        step.model_copy(update={"number": position})
+        for position, step in enumerate([*shown, *last], 1)
+    )
+
+
+def _set_aside(step: FixStep, against: str) -> FixStep:
+    """A documented step that is of no use for this run: named, not offered."""
+    documented_as = step.documented_as or step.command
+    return step.model_copy(
+        update={
+            "command": None, "change": {}, "documented_as": documented_as, "why": f"not here: {against}"
+        }
+    )  # fmt: skip
 
 
 def _step(
-    fix: Fix,
-    known: Values | None,
-    version: str | None,
-    position: int,
-    arguments: Mapping[str, Value],
-) -> FixStep | None:
+    fix: Fix, known: Values | None, version: str | None, arguments: Mapping[str, Value]
+) -> tuple[FixStep | None, str | None]:
+    """A rendered step, and why the run rules it out."""
     if not holds(version, fix.since, fix.until) and not fix.documented:
-        return None
+        return None, None
     values = known or {}
     if known is not None and (
-        not all(values.get(name) for name in fix.needs)
-        or any(values.get(name) for name in fix.unless)
+        not all(states(name, values) for name in fix.needs)
+        or any(states(name, values) for name in fix.unless)
+        or not permits(fix.where, values)
     ):
-        return None
+        return None, None
     form = _form(fix, version)
     if form is None:
-        return None
+        return None, None
     do = templates.fill(fix.do, values)
     if do is None:
-        return None
+        return None, None
     command = templates.fill(form.command, _safe(values)) if form.command else None
-    change = {
-        flag: templates.fill(value, values) if value else "" for flag, value in form.change.items()
-    } or flags_of(command, values.get("model", "MODEL"))
-    if (
-        None in change.values()
-        or any(_STAND_IN.fullmatch(value or "") for value in change.values())
-        or _is_set(change, arguments)
-    ):
+    own = flags_of(command, values.get("model", "MODEL"))
+    change = _filled_change(form.change, values) or own
+    is_flags_only = bool(own) or command in (None, f"vllm serve {values.get('model', 'MODEL')}")
+    proposal = Proposal(
+        texts=(form.command or "", *form.change.values()),
+        flags=_certain(change | own) if is_flags_only else {},
+    )
+    since, until = form.since or fix.since, form.until or fix.until
+    against: str | None = None
+    if known is not None:
+        against = ruled_out(fix, proposal, values, arguments)
+        if against is None and not holds(version, since, until):
+            against = f"it takes vLLM {span(since, until)}"
+    if None in change.values() or _is_for_the_user(form, values) or _is_set(change, arguments):
         change = {}
-    return FixStep(
-        number=position,
+    step = FixStep(
+        number=1,
         do=do,
         command=_entry_point(command, version),
-        change={flag: value for flag, value in change.items() if value is not None},
+        change=_certain(change),
         why=_why(fix, form, values, version),
         risk=fix.risk,
-        holds_for=span(form.since or fix.since, form.until or fix.until),
+        holds_for=span(since, until),
         documented=fix.documented,
         documented_as=fix.documented_as,
         docs=fix.docs,
     )
+    return step, against
+
+
+def _certain(change: Mapping[str, str | None]) -> dict[str, str]:
+    return {flag: value for flag, value in change.items() if value is not None}
+
+
+def _filled_change(change: Mapping[str, str], values: Values) -> dict[str, str | None]:
+    """Flags and values; a flag may be written with its value, as `--flag value`."""
+    out: dict[str, str | None] = {}
+    for template, value in change.items():
+        words = shlex.split(templates.fill(template, values) or "")
+        if not words:
+            return {}
+        text = templates.fill(value, values) if value else ""
+        out[words[0]] = words[1] if len(words) > 1 else text
+    return out
+
+
+def _is_for_the_user(form: Form, values: Values) -> bool:
+    """Tell whether a form holds a name that the user must choose."""
+    stated = {name: "x" for name, value in values.items() if value} | {"model": "x"}
+    if "replacement" in values:
+        stated["replacement"] = values["replacement"]
+    texts = [form.command or "", *form.change, *form.change.values()]
+    return any(_STAND_IN.search(templates.fill(text, stated) or "") for text in texts if text)
 
 
 def _why(fix: Fix, form: Form, values: Values, version: str | None) -> str | None:
@@ -230,7 +313,7 @@ def _safe(values: Values) -> Values:
     return {
         name: value
         for name, value in values.items()
-        if _WORD.fullmatch(value) or name == "search_words"
+        if _WORD.fullmatch(value) or name == "search_words" or name in QUOTED
     }
 
 

@@ -11,7 +11,7 @@ from vllm_triage.facts import AnyFacts, build
 from vllm_triage.fixes import human, render_steps, values_of
 from vllm_triage.kinds import Confidence, Kind, Phase
 from vllm_triage.matches import satisfies
-from vllm_triage.model import Evidence, Incident
+from vllm_triage.model import Evidence, FixStep, Incident
 from vllm_triage.rules import Variant
 
 Redact = Callable[[str], str]
@@ -101,9 +101,11 @@ def _incident(
     facts = build(kind.area, {
         name: redact(value) if isinstance(value, str) else value for name, value in group.fields.items()
     })  # fmt: skip
-    values = {name: redact(text) for name, text in values_of(facts, group.run).items()}
+    values = {
+        name: redact(text) for name, text in values_of(facts, group.run, group.processes).items()
+    }
     fix_steps = render_steps(rule, values, group.run.version, group.run.arguments)
-    change = next((step.change for step in fix_steps if step.change), {})
+    change = next((step.change for step in fix_steps if step.change and _is_certain(step)), {})
     if apply_steps:
         change = {}
         for step in fix_steps:
@@ -141,6 +143,11 @@ def _incident(
         topics=tuple(name for name, topic in catalogue.topics.items() if kind in topic.kinds),
         docs=rule.docs,
     )
+
+
+def _is_certain(step: FixStep) -> bool:
+    """Tell whether a step is for this log as it is, not only where something else holds too."""
+    return not step.do.startswith(("Where ", "Only where ", "For "))
 
 
 def _filled(template: str, values: dict[str, str]) -> str:

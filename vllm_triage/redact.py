@@ -38,13 +38,13 @@ _RULES: tuple[tuple[regex.Pattern[str], str], ...] = (
         regex.compile(
             r"(?i)((?:^|[\s'\"{(,;&?-])[\w-]{0,40}?(?:api[_-]?key|hf[_-]?token|hub[_-]?token|access[_-]?key|auth[_-]?token"
             r"|access[_-]?token|secret(?:[_-]?(?:access[_-]?)?key)?|passw(?:or)?d|(?<![a-z])token)['\"]?\s{0,3}[=:]\s{0,3}\[?['\"]?)"
-            r"(?!None\b|null\b|True\b|False\b|EMPTY\b|\[redacted)[^\s'\",;&)}\]]{3,}"
+            r"(?!None\b|null\b|True\b|False\b|EMPTY\b|\[?redacted|\$\{?[A-Z][A-Z0-9_]*\}?(?=[\s'\"]|$))[^\s'\",;&)}\]]{3,}"
         ),
         rf"\1{REDACTED}",
     ),
 )
 _FLAG_WITH_VALUE = regex.compile(
-    r"(?i)(--(?:api-key|hf-token|ssl-keyfile-password)[= ]+)(?!\[redacted\])(?:'[^']*'|\"[^\"]*\"|\S+)"
+    r"(?i)(--(?:api-key|hf-token|ssl-keyfile-password)[= ]+)(?!'?\[redacted\])(?:'[^']*'|\"[^\"]*\"|\S+)"
 )
 
 

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import regex
 
-from vllm_triage import templates
+from vllm_triage import command_check, templates
 from vllm_triage.catalogue import Catalogue, files, folder, load, read
+from vllm_triage.derived import NAMES as DERIVED
 from vllm_triage.envelopes import Unwrapper
 from vllm_triage.errors import RuleError
 from vllm_triage.events import Assembler, Event
@@ -15,7 +16,7 @@ from vllm_triage.kinds import Kind, Phase
 from vllm_triage.lines import parse
 from vllm_triage.matches import Match, Matcher, compiled, satisfies
 from vllm_triage.phases import phase_of
-from vllm_triage.rules import Extension, Fix, Pattern, Rule, Topic
+from vllm_triage.rules import Extension, Fix, Form, Pattern, Rule, Topic
 from vllm_triage.run import Run, Runs
 
 MAX_TITLE = 70
@@ -26,7 +27,8 @@ _RUN_VALUES = frozenset(
      "gpu_memory_utilization", "max_num_seqs", "max_num_batched_tokens", "quantization", "dtype",
      "tokenizer", "vllm_version", "lower_gpu_memory_utilization", "higher_gpu_memory_utilization",
      "fitting_max_model_len", "lower_max_num_seqs", "higher_max_num_seqs",
-     "fitting_tensor_parallel_size", "free_port", "search_words")
+     "cpu_offload_gb", "longer_max_model_len", "lower_max_num_batched_tokens", "higher_max_num_batched_tokens", "fitting_tensor_parallel_size",
+     "higher_tensor_parallel_size", "free_port", "search_words", *DERIVED)
 )  # fmt: skip
 _OBSERVED = frozenset(("generation_tokens_per_s_per_request",))
 
@@ -131,16 +133,34 @@ def _template(text: str, fields: frozenset[str]) -> Iterator[str]:
 
 def _fixes(fixes: tuple[Fix, ...], fields: frozenset[str]) -> Iterator[str]:
     for position, fix in enumerate(fixes, 1):
-        texts = [fix.do, fix.command, fix.why, *fix.change.values()]
+        texts = [
+            fix.do,
+            fix.command,
+            fix.why,
+            *fix.change,
+            *fix.change.values(),
+            *fix.ruled_out.values(),
+        ]
         for form in fix.form:
-            texts += [form.command, *form.change.values()]
+            texts += [form.command, *form.change, *form.change.values()]
         for text in texts:
             if text:
                 yield from (f"fix {position}: {problem}" for problem in _template(text, fields))
+        conditions = [*fix.needs, *fix.unless, *fix.where, *fix.ruled_out]
+        for name in sorted({one.partition("=")[0] for one in conditions} - fields - _RUN_VALUES):
+            yield f"fix {position}: condition on {name!r}, which is neither a fact of this area nor a value of the run"
+        whole = [Form(since=fix.since, until=fix.until, command=fix.command, change=fix.change)]
+        for form in fix.form or whole:
+            since, until = form.since or fix.since, form.until or fix.until
+            for problem in (
+                *(command_check.problems(form.command, since, until) if form.command else ()),
+                *command_check.change_problems(form.change, since, until),
+            ):
+                yield f"fix {position}: {problem}"
         if fix.form and (fix.command or fix.change):
             yield f"fix {position}: has both form and command or change; keep one"
         for flag in [*fix.change, *(flag for form in fix.form for flag in form.change)]:
-            if not flag.startswith("--"):
+            if not flag.startswith(("--", "{")):
                 yield f"fix {position}: change {flag!r} is not a long flag"
 
 

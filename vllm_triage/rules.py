@@ -56,7 +56,11 @@ class Fix(_Strict):
     needs: tuple[_Text, ...] = ()
     """Facts that the log must state for the step to be shown."""
     unless: tuple[_Text, ...] = ()
-    """Facts that rule the step out."""
+    """Facts with which the step is not shown."""
+    where: dict[str, tuple[_Text, ...]] = {}
+    """Values of facts: where the log states the fact, it must be one of these."""
+    ruled_out: dict[str, _Text] = {}
+    """Facts that make the step useless, `name` or `name=value`, and half a line that says why."""
 
 
 class Pattern(_Strict):

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 
 import regex
 
-from vllm_triage.arguments import Value, command_line, config_fields, pairs, printed_arguments
+from vllm_triage.arguments import Value, config_fields, pairs, printed_arguments
+from vllm_triage.echoes import Echo, EchoReader, devices
 from vllm_triage.facts import size
 from vllm_triage.kinds import Level, Phase
 from vllm_triage.lines import Line, Origin
@@ -31,6 +32,14 @@ _WEIGHTS = regex.compile(
 _TORCH = regex.compile(r"\btorch(?:==| version:? )(\d+\.\d+\.\d+\S*)")
 _OK = regex.compile(r'"(?:POST|GET) (/v1/|/generate)\S* HTTP/[\d.]+" 2\d\d')
 _POST = regex.compile(r'"POST \S+ HTTP/[\d.]+" (\d)\d\d')
+
+_VISIBLE = regex.compile(
+    r"(?:export |.{0,40}\benv: ?|- )?CUDA_VISIBLE_DEVICES[=:] ?['\"]?(\d[\d,]{0,200})['\"]?\s*$"
+)
+_LISTED_GPU = regex.compile(
+    r"(?:GPU models and configuration: )?GPU (\d{1,2}): (?:NVIDIA|Tesla|GeForce|Quadro|AMD)\b"
+)
+_ECHOES = ("vllm serve ", "openai.api_server", " run ", "args:", "command:", "entrypoint:")
 
 _READY = (
     "Application startup complete",
@@ -75,7 +84,9 @@ class Run:
     model: str | None = None
     arguments: dict[str, Value] = field(default_factory=dict)
     config: dict[str, Value] = field(default_factory=dict)
-    command: str | None = None
+    echo: Echo | None = None
+    echoes: EchoReader = field(default_factory=EchoReader)
+    visible_gpus: int | None = None
     all_arguments: bool = False
     phase: Phase | None = None
     was_serving: bool = False
@@ -197,8 +208,12 @@ class Runs:
                 run.model = run.model or found[1].strip()
         if "LLM engine" in text:
             run = self._engine(run, line, text)
-        if line.level is None and ("vllm serve " in text or "openai.api_server " in text):
-            self._command(run, text)
+        if line.level is None and (
+            run.echoes.is_waiting or any(words in text for words in _ECHOES)
+        ):
+            self._echo(run, text)
+        if "GPU " in text or "CUDA_VISIBLE_DEVICES" in text:
+            self._gpus(run, text)
         self._sizes(run, text)
         if "ccl" in text or " took " in text or "NCCL version" in text:
             self._measured(run, text)
@@ -218,7 +233,7 @@ class Runs:
                 printed_arguments(text[:_MAX_ARGUMENTS_TEXT].partition("args: ")[2])
             )
         elif "args: Namespace(" in text:
-            if run.arguments and not run.has_banner:
+            if run.arguments and not run.has_banner and run.echo is None:
                 run = self._start(line)
             run.has_banner = True
             run.all_arguments = True
@@ -263,14 +278,27 @@ class Runs:
         run.model = run.model or (model if isinstance(model, str) else None)
 
     @staticmethod
-    def _command(run: Run, text: str) -> None:
-        found = command_line(text[:_MAX_ARGUMENTS_TEXT])
-        if found is None:
+    def _echo(run: Run, text: str) -> None:
+        found = run.echoes.feed(text)
+        if found is None or (run.has_banner and run.model != found.model):
             return
-        model, flags = found
-        run.model = run.model or model
-        for name, value in flags.items():
+        run.echo = found
+        run.version = run.version or found.release
+        run.model = run.model or found.model
+        for name, value in found.flags().items():
             run.arguments.setdefault(name, value)
+        run.visible_gpus = found.visible_gpus() or run.visible_gpus
+
+    @staticmethod
+    def _gpus(run: Run, text: str) -> None:
+        """The devices that an environment dump, `nvidia-smi -L` or collect_env lists."""
+        found = _VISIBLE.match(text)
+        if found:
+            run.visible_gpus = max(run.visible_gpus or 0, devices(found[1]) or 0) or None
+            return
+        found = _LISTED_GPU.match(text)
+        if found:
+            run.visible_gpus = max(run.visible_gpus or 0, int(found[1]) + 1)
 
     @staticmethod
     def _sizes(run: Run, text: str) -> None:

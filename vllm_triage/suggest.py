@@ -1,9 +1,29 @@
-"""Suggested values: each a small function with its formula."""
+"""Suggested values: each a small function with its formula.
+
+None means that too little is known; `NONE_FITS` that no value would help.
+"""
 
 import math
+from collections.abc import Iterable
+
+import regex
+
+from vllm_triage.versions import holds
 
 _UTILIZATIONS = (0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.6, 0.5, 0.4, 0.3)
 _MARGIN = 0.02
+_MAX_SEQUENCES = 1024
+_BATCHED_TOKENS = (2048, 4096, 8192, 16384, 32768)
+
+# Worker_TP3, VllmWorker_3, Worker_PP0_TP1; never the engine cores of data parallelism.
+_WORKER = regex.compile(r"(?:_TP|VllmWorker_|VllmWorker rank=|Worker_)(\d{1,4})\b")
+
+NONE_FITS = ""
+
+
+def default_utilization(version: str | None) -> float:
+    """The share that a server takes when none is given: 0.9, and 0.92 from 0.20 on."""
+    return 0.92 if version is not None and holds(version, "0.20.0", None) else 0.9
 
 
 def lower_utilization(
@@ -12,25 +32,30 @@ def lower_utilization(
     """The next documented share below the current one.
 
     With free and total memory known: free / total minus two percent, rounded down to a
-    hundredth, which is what another process leaves. None when nothing is known or fits.
+    hundredth, which is what another process leaves.
     """
     if free_bytes is not None and total_bytes:
         share = math.floor((free_bytes / total_bytes - _MARGIN) * 100) / 100
-        if share >= 0.05 and (current is None or share < current):
-            return f"{share:g}"
-        return None
+        return (
+            f"{share:g}" if share >= 0.05 and (current is None or share < current) else NONE_FITS
+        )
     if current is None:
         return None
-    return next((f"{value:g}" for value in _UTILIZATIONS if value < current - 1e-9), None)
+    return next((f"{value:g}" for value in _UTILIZATIONS if value < current - 1e-9), NONE_FITS)
 
 
-def higher_utilization(current: float | None) -> str | None:
-    """The next documented share above the current one, at most 0.95; None when there is none."""
+def higher_utilization(
+    current: float | None, missing_bytes: float | None = None, total_bytes: float | None = None
+) -> str | None:
+    """The next documented share above the current one, at most 0.95.
+
+    With the memory that is missing and the total known: the first documented share that adds
+    as much; where 0.95 does not, none fits.
+    """
     if current is None:
         return None
-    return next(
-        (f"{value:g}" for value in reversed(_UTILIZATIONS) if value > current + 1e-9), None
-    )
+    least = current + (missing_bytes / total_bytes if missing_bytes and total_bytes else 1e-9)
+    return next((f"{value:g}" for value in reversed(_UTILIZATIONS) if value >= least), NONE_FITS)
 
 
 def fitting_max_model_len(
@@ -38,29 +63,60 @@ def fitting_max_model_len(
     kv_cache_tokens: float | None,
     derived: float | None,
     current: float | None,
+    available_share: float | None = None,
 ) -> str | None:
     """The longest context that fits, in tokens.
 
-    vLLM's own estimate, else the tokens that the KV cache holds (both rounded down to a
-    multiple of 16), else what the model allows, else half of the current length.
-    None when nothing is known or the value would not be smaller than the current one.
+    vLLM's own estimate, else the tokens that the KV cache holds, else the current length times
+    `available_share`, the KV cache's memory over what one full request needs (all rounded down
+    to a multiple of 16), else what the model allows, else half of the current length.
+    No length fits where the estimate is zero or no memory is left for the cache.
     """
-    for value, step in ((estimated, 16), (kv_cache_tokens, 16), (derived, 1)):
+    if estimated == 0 or (available_share is not None and available_share <= 0):
+        return NONE_FITS
+    linear = current * available_share if current and available_share else None
+    for value, step in ((estimated, 16), (kv_cache_tokens, 16), (linear, 16), (derived, 1)):
         if value and value >= step and (current is None or value < current):
             return str(int(value) // step * step)
     if current and current >= 512:
         return str(int(current) // 2)
-    return None
+    return NONE_FITS if current else None
+
+
+def longer_max_model_len(current: float | None) -> str | None:
+    """Twice the current context."""
+    return str(int(current) * 2) if current else None
 
 
 def lower_max_num_seqs(current: float | None) -> str | None:
-    """Half of the current batch limit; None when it is unknown or one."""
-    return str(max(1, int(current) // 2)) if current and current >= 2 else None
+    """Half of the current batch limit, at least one."""
+    if current is None:
+        return None
+    return str(int(current) // 2) if current >= 2 else NONE_FITS
 
 
 def higher_max_num_seqs(current: float | None) -> str | None:
-    """Twice the current batch limit, at most 1024; None when it is unknown or there."""
-    return str(min(1024, int(current) * 2)) if current and 1 <= current < 1024 else None
+    """Twice the current batch limit, at most 1024."""
+    if current is None:
+        return None
+    return (
+        str(min(_MAX_SEQUENCES, int(current) * 2)) if 1 <= current < _MAX_SEQUENCES else NONE_FITS
+    )
+
+
+def lower_max_num_batched_tokens(current: float | None, sequences: float | None) -> str | None:
+    """The next usual token budget of a step below the current one, no less than the batch limit."""
+    if current is None:
+        return None
+    usual = [value for value in (512, 1024, *_BATCHED_TOKENS) if value < current]
+    return str(usual[-1]) if usual and usual[-1] >= (sequences or 0) else NONE_FITS
+
+
+def higher_max_num_batched_tokens(current: float | None) -> str | None:
+    """The next usual token budget of a step above the current one, at most 32768."""
+    if current is None:
+        return None
+    return next((str(value) for value in _BATCHED_TOKENS if value > current), NONE_FITS)
 
 
 def fitting_tensor_parallel_size(
@@ -68,7 +124,7 @@ def fitting_tensor_parallel_size(
 ) -> str | None:
     """The largest divisor of the attention heads that the GPUs can hold, other than the current size.
 
-    Without heads: the number of GPUs where the current size is larger. None when unknown.
+    Without the number of GPUs: one that is smaller than the current size. None when unknown.
     """
     limit = gpus if gpus is not None else (current - 1 if current else None)
     if limit is None or limit < 1:
@@ -79,6 +135,36 @@ def fitting_tensor_parallel_size(
     return None
 
 
+def higher_tensor_parallel_size(
+    heads: float | None, gpus: float | None, current: float | None
+) -> str | None:
+    """The next divisor of the attention heads above the current size that the GPUs can hold.
+
+    Without the heads: the next power of two, which divides those of nearly every model; and
+    among few GPUs no other size.
+    """
+    if current is None and gpus is None:
+        return None
+    at_most = int(min(gpus if gpus is not None else 1024, 1024))
+    for size in range(int(current or 1) + 1, at_most + 1):
+        if int(heads) % size == 0 if heads else size & (size - 1) == 0:
+            return str(size)
+    return NONE_FITS
+
+
+def fewest_ranks(rank: int | None, processes: Iterable[str]) -> int | None:
+    """The least tensor parallel size that a rank or the workers' names show, as a power of two.
+
+    `Worker_TP3` and rank 3 show four ranks. None when there is neither.
+    """
+    shown = [int(found[1]) for name in processes if (found := _WORKER.search(name))]
+    if rank is not None:
+        shown.append(rank)
+    return 1 << max(shown).bit_length() if shown and 0 < max(shown) < 1024 else None
+
+
 def free_port(current: float | None) -> str | None:
-    """The next port; None when the current one is unknown or the last."""
-    return str(int(current) + 1) if current and current < 65535 else None
+    """The next port, or 8000 after the last."""
+    if current is None:
+        return None
+    return str(int(current) + 1) if 0 < current < 65535 else "8000"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import regex
 
 from vllm_triage import lines, versions
+from vllm_triage.commands import has_change
 from vllm_triage.kinds import Confidence, Phase, Role, Severity
 from vllm_triage.model import Evidence, FixStep, Incident, Report, RunInfo
 from vllm_triage.reports.clean import clean, located
@@ -280,17 +281,8 @@ def _cut(text: str, most: int) -> str:
 
 def _applied(incident: Incident) -> str:
     """Which steps the suggested command has: those whose every change stands in it."""
-    command = f"{incident.suggested_command} "
-
-    def has(step: FixStep) -> bool:
-        return all(
-            f"{flag} " not in command
-            if value == "-"
-            else f" {flag} {value}".rstrip() + " " in command
-            for flag, value in step.change.items()
-        )
-
-    numbers = [str(step.number) for step in incident.fix_steps if step.change and has(step)]
+    command = incident.suggested_command or ""
+    numbers = [str(step.number) for step in incident.fix_steps if has_change(command, step.change)]
     return f"step {numbers[0]}" if len(numbers) == 1 else f"steps {', '.join(numbers)}"
 
 

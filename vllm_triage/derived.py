@@ -1,0 +1,212 @@
+"""Derived values: what follows from a run and an incident's facts without being printed."""
+
+import difflib
+import shlex
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from signal import Signals
+
+import regex
+
+from vllm_triage import flags
+from vllm_triage.arguments import Value, number
+from vllm_triage.catalogue import folder
+from vllm_triage.run import Run
+from vllm_triage.versions import parse
+
+# Written by this module from words that were checked, so that a command may hold them as they are.
+QUOTED = frozenset(("replacement", "model_files", "download"))
+NAMES = (
+    "visible_gpus", "engine", "device", "model_folder", "named_model", "model_files", "download",
+    "config_path", "server_host", "signal_name", "pci_address", "module_package", "vllm_module", "shm_path", "flag_name",
+    "refused_flag", "refused", "replacement", "replacement_why", "dropped_flag", "dropped_why", "flag_came_with",
+)  # fmt: skip
+
+_FOLDER = regex.compile(r"(?:/|\.{1,2}/|~|[A-Za-z]:\\)")
+_HUB_ID = regex.compile(r"[\w.-]{1,96}(?:/[\w.-]{1,96})?")
+_PLAIN = regex.compile(r"[\w./:@+=,%-]{1,300}")
+_PCI = regex.compile(r"(?:[\da-fA-F]{4,8}:)?[\da-fA-F]{2}:[\da-fA-F]{2}")
+_LONG_FLAG = regex.compile(r"--?[A-Za-z][\w-]{0,80}")
+_CHOICE = regex.compile(r"[\w.+-]+")
+_LOCAL_HOSTS = ("0.0.0.0", "::", "127.0.0.1", "localhost", "::1", "")
+_MAX_SIGNAL = 64
+_SIGNAL_STATUS = 128
+
+
+def derived(known: Mapping[str, object], run: Run | None) -> dict[str, str]:
+    """The values named in `NAMES`, as far as a run and an incident's facts tell them."""
+    version = run.version if run is not None else None
+    found: dict[str, str | None] = {
+        **_model(known, run),
+        **_refused_flag(known, version),
+        "module_package": _package(known.get("module")),
+        "vllm_module": _starting(known.get("module"), "vllm.", "vllm_"),
+        "shm_path": _shared_memory(known.get("path")),
+        "device": _device(run),
+        "engine": engine(run),
+        "server_host": _server_host(run),
+        "signal_name": _signal(known),
+    }
+    gpus = visible_gpus(known, run)
+    if gpus is not None:
+        found["visible_gpus"] = str(gpus)
+    pci = known.get("pci")
+    if isinstance(pci, str):
+        found["pci_address"] = pci + ".0" if _PCI.fullmatch(pci) else pci
+    return {name: value for name, value in found.items() if value}
+
+
+def visible_gpus(known: Mapping[str, object], run: Run | None) -> int | None:
+    """How many GPUs one process could see; None when unknown, or when the ranks span nodes.
+
+    The count that the failing line states, else that of the devices which the log lists.
+    """
+    count = known.get("gpu_count")
+    if isinstance(count, int):
+        return count
+    if run is None or run.visible_gpus is None:
+        return None
+    nodes = number(run.arguments, "nnodes") or 1
+    if nodes > 1 or run.arguments.get("distributed_executor_backend") == "ray":
+        return None
+    return run.visible_gpus
+
+
+def engine(run: Run | None) -> str | None:
+    """`v0` or `v1`: as printed, else the only one that the release has."""
+    if run is None:
+        return None
+    if run.engine is not None:
+        return run.engine
+    release = parse(run.version)
+    if release is None or (0, 8) <= release < (0, 11):
+        return None
+    return "v1" if release >= (0, 11) else "v0"
+
+
+def _model(known: Mapping[str, object], run: Run | None) -> dict[str, str | None]:
+    fact = known.get("model")
+    named = fact if isinstance(fact, str) else None
+    model = (run.model if run is not None else None) or named
+    out: dict[str, str | None] = {"named_model": named or model}
+    path = known.get("path")
+    if isinstance(path, str) and path.endswith(".json"):
+        out["config_path"] = path
+    if model is None:
+        return out
+    if _FOLDER.match(model):
+        out["model_folder"] = model
+        out.setdefault("config_path", model.rstrip("/") + "/config.json")
+        if _PLAIN.fullmatch(model):
+            out["model_files"] = model
+            out["download"] = f"ORG/NAME --local-dir {model}"
+    elif _HUB_ID.fullmatch(model):
+        out["download"] = model
+        name = model.replace("/", "--")
+        out["model_files"] = f"~/.cache/huggingface/hub/models--{name}/snapshots/*/"
+    return out
+
+
+def _server_host(run: Run | None) -> str | None:
+    """Where a client on the server's own machine reaches it."""
+    host: Value = run.arguments.get("host") if run is not None else None
+    if not isinstance(host, str) or host in _LOCAL_HOSTS:
+        return None
+    return host if ":" not in host else None
+
+
+def _signal(known: Mapping[str, object]) -> str | None:
+    """The signal's name, from its name, its number or an exit status."""
+    name, code = known.get("signal"), known.get("exit_code")
+    if isinstance(name, str) and not name.lstrip("-").isdecimal():
+        return name
+    text = name if isinstance(name, str) else None
+    value = int(text) if text else code if isinstance(code, int) else 0
+    for candidate in (-value, value - _SIGNAL_STATUS, value if text else 0):
+        if 0 < candidate <= _MAX_SIGNAL:
+            try:
+                return Signals(candidate).name
+            except ValueError:
+                continue
+    return None
+
+
+def _starting(text: object, *beginnings: str) -> str | None:
+    return text if isinstance(text, str) and text.startswith(beginnings) else None
+
+
+def _shared_memory(path: object) -> str | None:
+    """A file of /dev/shm, by its path or by the name that POSIX gives it, `/torch_1234`."""
+    is_name = isinstance(path, str) and path.rfind("/") == 0 and "." not in path
+    return str(path) if is_name else _starting(path, "/dev/shm", "/run/shm")
+
+
+def _device(run: Run | None) -> str | None:
+    """`cpu`, `cuda`, ...: as the engine prints it, or as the build is named."""
+    if run is None:
+        return None
+    device = run.config.get("device_config")
+    if isinstance(device, str):
+        return device
+    return "cpu" if run.version is not None and run.version.endswith("+cpu") else None
+
+
+def _package(module: object) -> str | None:
+    return _packages().get(module.partition(".")[0]) if isinstance(module, str) else None
+
+
+@cache
+def _packages() -> dict[str, str]:
+    return tomllib.loads((folder() / "module-packages.toml").read_text("utf-8"))
+
+
+def _refused_flag(known: Mapping[str, object], version: str | None) -> dict[str, str | None]:
+    """What to write for a flag that the release does not accept, or for its value."""
+    printed = known.get("argument")
+    text = printed.partition("/")[0] if isinstance(printed, str) else ""
+    flag, _, given = text.partition("=")
+    if not _LONG_FLAG.fullmatch(flag):
+        return {}
+    out: dict[str, str | None] = {
+        "flag_name": flag.strip("-").replace("_", "-"),
+        "refused_flag": flag,
+        "refused": flag,
+    }
+    if known.get("detail") == "unrecognized":
+        out |= _successor(flag, given or _first_value(known.get("value")), version)
+        return out
+    value, choices = known.get("value"), known.get("choices")
+    if isinstance(value, str) and isinstance(choices, str):
+        near = difflib.get_close_matches(value, _CHOICE.findall(choices), 1)
+        if near and near[0] != value:
+            out["refused"] = f"{flag} {value}"
+            out["replacement"] = shlex.join([flag, near[0]])
+            out["replacement_why"] = "the nearest of the values that are allowed"
+    return out
+
+
+def _successor(flag: str, value: str | None, version: str | None) -> dict[str, str | None]:
+    modern = flags.successor(flag, value, version)
+    if modern is not None:
+        if not modern.words:
+            return {"dropped_flag": flag, "dropped_why": modern.why}
+        return {"replacement": shlex.join(modern.words), "replacement_why": modern.why}
+    later = flags.came_with(flag, version)
+    if later is not None:
+        return {"flag_came_with": later}
+    near = flags.nearest(flag, version)
+    if near is None:
+        return {}
+    return {"replacement": shlex.join([near, value] if value else [near])}
+
+
+def _first_value(rest: object) -> str | None:
+    """The value that stood after the flag, in what argparse printed without its quotes."""
+    if not isinstance(rest, str) or rest.startswith("-"):
+        return None
+    text = rest.partition(" --")[0]
+    if text.startswith(("{", "[")):
+        return text
+    word = (text.split() or [""])[0]
+    return word if _PLAIN.fullmatch(word) else None

@@ -1,0 +1,268 @@
+"""Echoes: how a server was started, as a shell, a launcher or a manifest in the log shows it."""
+
+import json
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import regex
+
+from vllm_triage.arguments import Value, value_of
+
+MAX_TEXT = 16384
+SERVER_MODULE = "vllm.entrypoints.openai.api_server"
+
+# A prompt, `Command:`, `+` of `set -x`, a continuation's `>`; never the advice in a message.
+_START = regex.compile(
+    r"(?:[$#+>]+ |.{0,24}[Cc]ommand: ?|[\w.-]+@[\w.-]+:[^$#]{0,60}[$#] ?)?(?:sudo (?:-\w+ )*|exec |nohup )*"
+    r"(?=(?:\w+=(?:'[^']*'|\"[^\"]*\"|\S*) )*(?:env (?:\w+=\S* )+)?(?:\S*/)?(?:vllm serve |python[\d.]* (?:-u )?(?:\S*/vllm serve |-m vllm\.entrypoints)"
+    r"|(?:docker|podman|nerdctl)(?: container)? run ))"
+)
+_ASSIGNMENT = regex.compile(r"(\w+)=(.*)", regex.DOTALL)
+_REDIRECTED = regex.compile(r"\d")
+_IMAGE = regex.compile(r"[\w./-]*vllm[\w./:@-]*", regex.IGNORECASE)
+_TAGGED = regex.compile(r"(?:[\w.-]+/)*vllm-openai:v(\d+\.\d+\.\d+(?:\.post\d+)?)")
+_BARE_DOCKER = frozenset(
+    ("-d", "--detach", "-i", "--interactive", "-t", "--tty", "-it", "-ti", "-dit", "-itd", "-d -it", "--rm", "--init",
+     "--privileged", "--read-only", "--no-healthcheck", "-P", "--publish-all", "-q", "--quiet")
+)  # fmt: skip
+_LIST = regex.compile(r"\s*-?\s*(?:args|command|entrypoint): *(\[.*)")
+_BLOCK = regex.compile(r"\s*-?\s*(?:args|command|entrypoint): *$")
+_ITEM = regex.compile(r"\s*- +(\S.*?) *$")
+_FLAG = regex.compile(r"--?[A-Za-z]")
+_LONG = regex.compile(r"--([A-Za-z][\w.-]*)(?:=(.*))?", regex.DOTALL)
+_DEVICES = regex.compile(r"(?<!\d)\d{1,3}(?:,\d{1,3})*(?!\d)")
+_MODEL = regex.compile(r"[^\[<{(\s]\S*")
+# Words that the shell fills in: a plain variable, the home folder.
+_VARIABLE = regex.compile(r"[\w@%+=:,./-]*\$(?:\w+|\{\w+\})[\w@%+=:,./-]*")
+_HOME = regex.compile(r"~/[\w@%+=:,./-]*")
+_SHORT = {"-tp": "tensor-parallel-size", "-pp": "pipeline-parallel-size", "-dp": "data-parallel-size",
+          "-q": "quantization"}  # fmt: skip
+
+
+class Echo(NamedTuple):
+    """A command as words, and where vLLM's own arguments begin."""
+
+    words: tuple[str, ...]
+    first: int
+
+    @property
+    def model(self) -> str | None:
+        """The model that is served, the positional argument or `--model`."""
+        own = self.words[self.first :]
+        if own and not own[0].startswith("-"):
+            return own[0]
+        found = self.flags().get("model")
+        return found if isinstance(found, str) else None
+
+    def flags(self) -> dict[str, Value]:
+        """The flags and their values, by argument name; a bare flag is True."""
+        out: dict[str, Value] = {}
+        name = ""
+        for word in self.words[self.first :]:
+            flag = long_name(word)
+            if flag is not None:
+                name = flag[2:].replace("-", "_")
+                value = word.partition("=")[2]
+                out[name] = value_of(value) if value else True
+            elif name and not (word.startswith("-") and _FLAG.match(word)):
+                before = out[name]
+                if before is True:
+                    out[name] = value_of(word)
+                else:
+                    out[name] = [*(before if isinstance(before, list) else [str(before)]), word]
+        return out
+
+    @property
+    def release(self) -> str | None:
+        """The release that the tag of the started image names."""
+        found = _TAGGED.fullmatch(self.words[self.first - 1])
+        return found[1] if found else None
+
+    def visible_gpus(self) -> int | None:
+        """How many GPUs the command lets the server see; None when it does not limit them."""
+        before = self.words[: self.first]
+        for index, word in enumerate(before):
+            name, _, value = word.rpartition("CUDA_VISIBLE_DEVICES=")
+            if word.startswith("CUDA_VISIBLE_DEVICES=") or name == "--env=":
+                return devices(value)
+            flag, _, value = word.partition("=")
+            if flag == "--gpus":
+                value = value or (before[index + 1] if index + 1 < len(before) else "")
+                return devices(value) if "device=" in value else int(value) if value.isdecimal() else None  # fmt: skip
+        return None
+
+
+def long_name(word: str) -> str | None:
+    """The flag that a word is, in its long form with dashes; None when it is none."""
+    if word in _SHORT:
+        return "--" + _SHORT[word]
+    found = _LONG.fullmatch(word)
+    return "--" + found[1].replace("_", "-") if found else None
+
+
+def devices(text: str) -> int | None:
+    """Count a list of device numbers as `0,1` or `"device=0,1"`."""
+    found = _DEVICES.search(text)
+    return found[0].count(",") + 1 if found else None
+
+
+def parse(text: str) -> Echo | None:
+    """Read an echoed command up to the end of its first shell command; None when it is none.
+
+    A command in which the shell would run another is none: its words are not all known.
+    """
+    found = _START.match(text[:MAX_TEXT])
+    if found is None or "`" in text:
+        return None
+    words = _split(text[found.end() : MAX_TEXT].replace("$(pwd)", "$PWD"))
+    first = _first(words) if words else None
+    if words is None or first is None or not _is_start(words[first:]):
+        return None
+    return Echo(tuple(words), first)
+
+
+def _is_start(own: Sequence[str]) -> bool:
+    """Tell a server's arguments from a sentence or a usage line that begins like a command."""
+    if not own or own[0].startswith("-"):
+        return bool(own)
+    follows = own[1:2]
+    return bool(
+        _MODEL.fullmatch(own[0])
+        and ((follows and follows[0].startswith("-")) or (not follows and "/" in own[0]))
+    )
+
+
+def _split(text: str) -> list[str] | None:
+    lexer = shlex.shlex(text, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    lexer.commenters = ""
+    words: list[str] = []
+    try:
+        for word in lexer:
+            if word and set(word) <= set("();<>|&"):
+                if "(" in word:
+                    return None
+                if word.startswith(">") and words and _REDIRECTED.fullmatch(words[-1]):
+                    words.pop()
+                break
+            words.append(word)
+    except ValueError:
+        return None
+    return words
+
+
+def _first(words: Sequence[str]) -> int | None:
+    """Where vLLM's arguments begin: after `vllm serve`, the server's module or the image."""
+    for index, word in enumerate(words[:-1]):
+        if word == "serve" and index and words[index - 1].rpartition("/")[2] == "vllm":
+            return index + 1
+        if word == SERVER_MODULE and index and words[index - 1] == "-m":
+            return index + 1
+    if not words or "run" not in words[:3] or words[0] not in ("docker", "podman", "nerdctl"):
+        return None
+    index = words.index("run") + 1
+    while index < len(words) and words[index].startswith("-"):
+        index += 1 if "=" in words[index] or words[index] in _BARE_DOCKER else 2
+    if index < len(words) and _IMAGE.fullmatch(words[index]) and "--entrypoint" not in words:
+        return index + 1
+    return None
+
+
+class EchoReader:
+    """Finds echoes in a log line by line: continued lines and lists of a manifest included."""
+
+    def __init__(self) -> None:
+        self._continued = ""
+        self._items: list[str] | None = None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the next line may continue an echo."""
+        return bool(self._continued) or self._items is not None
+
+    def feed(self, text: str) -> Echo | None:
+        """Take a line without level; give the echo that it completes, or adds to."""
+        if self._items is not None:
+            return self._item(text)
+        if self._continued:
+            text = self._continued + text.lstrip().removeprefix("> ")
+            self._continued = ""
+        if text.rstrip().endswith("\\") and _START.match(text):
+            self._continued = text.rstrip()[:-1][:MAX_TEXT]
+            return None
+        if "args:" in text or "command:" in text or "entrypoint:" in text:
+            if _BLOCK.fullmatch(text):
+                self._items = []
+                return None
+            found = _LIST.fullmatch(text[:MAX_TEXT])
+            if found is not None:
+                return _listed(_words(found[1]))
+        return parse(text)
+
+    def _item(self, text: str) -> Echo | None:
+        found = _ITEM.fullmatch(text[:1024])
+        if found is None or self._items is None or len(self._items) > 200:
+            self._items = None
+            return self.feed(text) if found is None else None
+        self._items.append(_unquoted(found[1]))
+        return _listed(self._items)
+
+
+def _words(text: str) -> list[str]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return []
+    return [str(word) for word in found] if isinstance(found, list) else []
+
+
+def _unquoted(text: str) -> str:
+    return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"" else text
+
+
+def _listed(items: Sequence[str]) -> Echo | None:
+    """The `args:` of a container: a whole command, or the arguments of the image's own."""
+    if items and items[0].rpartition("/")[2] in ("sh", "bash") and len(items) > 2:
+        return parse(" ".join(items[2].split()))
+    words = list(_flattened(items))
+    first = _first(words)
+    if first is not None:
+        return Echo(tuple(words), first)
+    if not any(_LONG.fullmatch(word) for word in words) or not (
+        words[0].startswith("--") or (len(words) > 1 and words[1].startswith("--") and "/" in words[0])
+    ):  # fmt: skip
+        return None
+    echo = Echo(("vllm", "serve", *words), 2)
+    if "--model" in words and words.index("--model") + 1 < len(words):
+        place = words.index("--model")
+        own = [words[place + 1], *words[:place], *words[place + 2 :]]
+        return Echo(("vllm", "serve", *own), 2)
+    return echo if not words[0].startswith("-") else None
+
+
+def _flattened(items: Sequence[str]) -> Iterator[str]:
+    """A manifest's `--flag=value` as it is, its `--flag value` in one item as two words."""
+    for item in items:
+        if item.startswith("--") and " " in item and "=" not in item.split(" ", 1)[0]:
+            flag, _, value = item.partition(" ")
+            yield from (flag, _unquoted(value.strip()))
+        else:
+            yield item
+
+
+def shell(words: Sequence[str]) -> str:
+    """Words as a shell reads them back; an assignment before the command stays one."""
+    out: list[str] = []
+    is_leading = True
+    for word in words:
+        found = _ASSIGNMENT.fullmatch(word)
+        if is_leading and found:
+            out.append(f"{found[1]}={shlex.quote(found[2])}" if found[2] else word)
+            continue
+        is_leading = is_leading and word == "env"
+        if _VARIABLE.fullmatch(word):
+            out.append(f'"{word}"')
+        else:
+            out.append(word if _HOME.fullmatch(word) else shlex.quote(word))
+    return " ".join(out)
