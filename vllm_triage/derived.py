@@ -19,7 +19,7 @@ from vllm_triage.versions import parse
 QUOTED = frozenset(("replacement", "model_files", "download"))
 NAMES = (
     "visible_gpus", "engine", "device", "model_folder", "named_model", "model_files", "download",
-    "config_path", "server_host", "signal_name", "pci_address", "module_package", "vllm_module", "shm_path", "flag_name",
+    "config_path", "signal_name", "pci_address", "module_package", "vllm_module", "shm_path", "flag_name",
     "refused_flag", "refused", "replacement", "replacement_why", "dropped_flag", "dropped_why", "flag_came_with",
 )  # fmt: skip
 
@@ -29,7 +29,6 @@ _PLAIN = regex.compile(r"[\w./:@+=,%-]{1,300}")
 _PCI = regex.compile(r"(?:[\da-fA-F]{4,8}:)?[\da-fA-F]{2}:[\da-fA-F]{2}")
 _LONG_FLAG = regex.compile(r"--?[A-Za-z][\w-]{0,80}")
 _CHOICE = regex.compile(r"[\w.+-]+")
-_LOCAL_HOSTS = ("0.0.0.0", "::", "127.0.0.1", "localhost", "::1", "")
 _MAX_SIGNAL = 64
 _SIGNAL_STATUS = 128
 
@@ -45,7 +44,6 @@ def derived(known: Mapping[str, object], run: Run | None) -> dict[str, str]:
         "shm_path": _shared_memory(known.get("path")),
         "device": _device(run),
         "engine": engine(run),
-        "server_host": _server_host(run),
         "signal_name": _signal(known),
     }
     gpus = visible_gpus(known, run)
@@ -106,14 +104,6 @@ def _model(known: Mapping[str, object], run: Run | None) -> dict[str, str | None
         name = model.replace("/", "--")
         out["model_files"] = f"~/.cache/huggingface/hub/models--{name}/snapshots/*/"
     return out
-
-
-def _server_host(run: Run | None) -> str | None:
-    """Where a client on the server's own machine reaches it."""
-    host: Value = run.arguments.get("host") if run is not None else None
-    if not isinstance(host, str) or host in _LOCAL_HOSTS:
-        return None
-    return host if ":" not in host else None
 
 
 def _signal(known: Mapping[str, object]) -> str | None:

@@ -56,9 +56,19 @@ def values_of(
     words = _search_words(known.get("detail"))
     if words:
         out["search_words"] = words
+    out["server_url"] = _server_url(arguments, out.get("port"))
     out.update(derived(known, run))
     out.update(_suggestions(known, run, processes))
     return out
+
+
+def _server_url(arguments: Mapping[str, Value], port: str | None) -> str:
+    """Where the server answers on its own machine: all interfaces are also the loopback's."""
+    host = str(arguments.get("host") or "")
+    if host in ("", "0.0.0.0", "::", "127.0.0.1", "None"):
+        host = "localhost"
+    scheme = "https" if arguments.get("ssl_certfile") or arguments.get("ssl_keyfile") else "http"
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port or 8000}"
 
 
 def _search_words(detail: object) -> str | None:
