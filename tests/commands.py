@@ -1,15 +1,15 @@
-"""What a release would refuse in a command, or does not know in a text."""
+"""What a release would refuse in a command."""
 
 import json
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from functools import cache
+from itertools import pairwise
 
 import regex
 
 from tests import releases
-from tests.releases import ALL, VERSIONS, Releases, span
-from vllm_triage.versions import parse
+from tests.releases import span
 
 # Programs beside vLLM's own that a step may call. Those with releases are of packages that vLLM pins.
 PROGRAMS: dict[str, str] = {
@@ -18,7 +18,7 @@ PROGRAMS: dict[str, str] = {
     **dict.fromkeys(("cat", "cd", "df", "dirname", "du", "echo", "env", "export", "find", "free", "getent", "grep", "head",
                      "id", "ip", "ls", "rm", "sed", "sort", "tail", "tee", "watch", "eval"), "coreutils, procps or the shell"),
     **dict.fromkeys(("curl", "dmesg", "lscpu", "lsof", "nc", "pgrep", "ping", "ps", "sudo", "chown", "systemctl", "apt-get",
-                     "ufw", "uptime", "journalctl"), "the operating system"),
+                     "ufw", "update-ca-certificates"), "the operating system"),
     **dict.fromkeys(("kubectl", "docker", "podman", "sacct", "sbatch", "sinfo", "squeue"), "containers and schedulers"),
     **dict.fromkeys(("git", "gh", "pip", "python", "python3", "pytest", "pre-commit", "torchrun", "ray", "lm_eval",
                      "py-spy"), "development and Python packages"),
@@ -59,23 +59,12 @@ VARIABLES: dict[str, str] = {
     "VLLM_TRIAGE_RULES": "this project", "_VLLM_TRIAGE_COMPLETE": "click's shell completion of this project",
 }  # fmt: skip
 
-# What the guide or a reader may look for and no release has: it may be named, never told to be used.
-NEVER_EXISTED = frozenset(
-    ("--disable-flash-attn", "--speculative-method", "--input-tokens", "--output-tokens", "NCCL_TIMEOUT")
-)  # fmt: skip
-
-# Flags of other programs that texts name.
-_FOREIGN = frozenset(
-    ("--mem", "--ipc", "--gpus", "--local-dir", "--time", "--rules", "--fail-on", "--no-redact", "--no-pager",
-     "--format", "--all", "--apply-steps", "--vllm", "--prefix", "--color", "--no-deps", "--shm-size", "--FLAG", "--all-files")
-)  # fmt: skip
-
 _ASSIGNMENT = regex.compile(r"(\w+)=(.*)", regex.DOTALL)
 _SUBSTITUTION = regex.compile(r"\$\(([^()]*)\)")
 _REDIRECTION = regex.compile(r"\s\d?>>?\s?(?:&\d|\S+)")
 _FLAG = regex.compile(r"-[-a-zA-Z]")
 _STAND_IN = regex.compile(r"[A-Z][A-Z0-9_/-]*")
-_METRIC = regex.compile(r"vllm:[a-z_]+")
+_METRIC = regex.compile(r"vllm:[a-z0-9_]+")
 _NUMBER_WITH_UNIT = regex.compile(r"\d+(?:\.\d+)?[kKmMgGtT]")
 _IMAGE = "vllm/vllm-openai"
 _MODULE = "vllm.entrypoints.openai.api_server"
@@ -101,7 +90,7 @@ _KEYS = {
 def faults(command: str, version: str) -> tuple[str, ...]:
     """What a release would refuse or ignore in a shell command; nothing when it is right."""
     out: list[str] = []
-    line, _, comment = _cut_comment(command)
+    line, comment = with_comment(command)
     try:
         pieces = list(_simple(line))
     except ValueError as error:
@@ -110,18 +99,16 @@ def faults(command: str, version: str) -> tuple[str, ...]:
         out += _words(words, version)
     out += [f"{name}: not on /metrics" for name in _METRIC.findall(line) if version not in releases.metric(name)]  # fmt: skip
     out += _metrics_searched(pieces, version)
-    if comment:
-        told = comment.partition(": ")[2] or comment
-        known = told.split(" ", 1)[0] in PROGRAMS
-        out += faults(told, version) if known else text_faults(comment, frozenset((version,)))
+    told = comment.partition(": ")[2]
+    if told.split(" ", 1)[0] in PROGRAMS:
+        out += faults(told, version)
     return tuple(out)
 
 
-def _cut_comment(command: str) -> tuple[str, str, str]:
+def with_comment(command: str) -> tuple[str, str]:
+    """The shell's part of a command and what its comment tells."""
     found = regex.search(r"(?:^|\s)#\s", command)
-    if found is None:
-        return command, "", ""
-    return command[: found.start()], "#", command[found.end() :]
+    return (command, "") if found is None else (command[: found.start()], command[found.end() :])
 
 
 def _simple(line: str) -> Iterator[list[str]]:
@@ -155,32 +142,46 @@ def _words(words: Sequence[str], version: str) -> Iterator[str]:
         return
     program, *rest = rest
     if program in ("env", "export", "sudo", "watch"):
-        while rest and (rest[0].startswith("-") or _ASSIGNMENT.fullmatch(rest[0]) or rest[0].isdigit()):
-            word, *rest = rest
-            if word == "-u":
-                yield from _assigned(rest.pop(0), None, version)
-            elif found := _ASSIGNMENT.fullmatch(word):
-                yield from _assigned(found[1], found[2], version)
-        if rest:
-            yield from _words(rest, version)
+        yield from _prefixed(rest, version)
     elif program == "vllm":
         yield from _vllm(rest, version)
     elif program in ("python", "python3") and rest[:2] == ["-m", _MODULE]:
         yield from _arguments("serve", rest[2:], version, models=0)
-    elif program in ("docker", "podman") and (images := [word for word in rest if word.startswith(_IMAGE)]):
-        at = rest.index(images[0])
-        for flag, value in zip(rest[:at], rest[1:at], strict=False):
-            if flag == "-e":
-                name, _, text = value.partition("=")
-                yield from _assigned(name, text or None, version)
-        yield from _arguments("serve", rest[at + 1 :], version, models=0)
+    elif program in ("docker", "podman"):
+        yield from _container(rest, version)
     elif program in _HUB:
         name = " ".join([program, *rest[:2]])
-        held = _HUB.get(name, _HUB[program])
-        if version not in held:
+        if version not in _HUB.get(name, _HUB[program]):
             yield f"{name}: not with this release's huggingface_hub"
     elif program not in PROGRAMS and not _STAND_IN.fullmatch(program):
         yield f"{program}: no known program"
+
+
+def _prefixed(words: Sequence[str], version: str) -> Iterator[str]:
+    """What stands after `env`, `export`, `sudo` and `watch`."""
+    rest = list(words)
+    while rest:
+        found = _ASSIGNMENT.fullmatch(rest[0])
+        if found is None and not rest[0].startswith("-") and not rest[0].isdigit():
+            yield from _words(rest, version)
+            return
+        word, *rest = rest
+        if word == "-u" and rest:
+            yield from _assigned(rest.pop(0), None, version)
+        elif found is not None:
+            yield from _assigned(found[1], found[2], version)
+
+
+def _container(words: Sequence[str], version: str) -> Iterator[str]:
+    """`docker run [options] vllm/vllm-openai[:tag] [vLLM's arguments]`."""
+    at = next((index for index, word in enumerate(words) if word.startswith(_IMAGE)), None)
+    if at is None:
+        return
+    for flag, value in pairwise(words[:at]):
+        if flag == "-e":
+            name, _, text = value.partition("=")
+            yield from _assigned(name, text or None, version)
+    yield from _arguments("serve", words[at + 1 :], version, models=0)
 
 
 def _assigned(name: str, value: str | None, version: str) -> Iterator[str]:
@@ -243,7 +244,8 @@ def _arguments(command: str, words: Sequence[str], version: str, *, models: int)
 
 def _flag(
     command: str, flag: str, values: Sequence[str], version: str
-) -> Iterator[str]:  # -> the number of words that are no value of it
+) -> Generator[str, None, int]:
+    """The faults of one flag; the number of words after it that are no value of it."""
     base, dot, _ = flag.partition(".")
     known = releases.flags(command)
     if flag == "--FLAG":
@@ -287,7 +289,9 @@ def _value(command: str, flag: str, sort: str, value: str, version: str) -> Iter
     except ValueError:
         yield f"{flag} {value}: not a number"
         return
-    low, above, high = (releases.bounds(flag).get(name) for name in ("at_least", "above", "at_most"))
+    low, above, high = (
+        releases.bounds(flag).get(name) for name in ("at_least", "above", "at_most")
+    )
     if (
         (low is not None and number < low)
         or (above is not None and number <= above)
@@ -308,101 +312,15 @@ def _json(flag: str, value: str) -> Iterator[str]:
 
 def _metrics_searched(pieces: Sequence[Sequence[str]], version: str) -> Iterator[str]:
     """A search of /metrics must find one."""
-    for before, after in zip(pieces, pieces[1:], strict=False):
-        if before[0] != "curl" or after[0] != "grep" or not any(word.endswith("/metrics") for word in before):
+    for before, after in pairwise(pieces):
+        if (
+            before[0] != "curl"
+            or after[0] != "grep"
+            or not any(word.endswith("/metrics") for word in before)
+        ):
             continue
         if any(":9090/" in word for word in before):
             yield "9090 is Prometheus' own port"
         pattern = regex.compile(after[-1])
         if not any(pattern.search(name) for name in releases.metrics(version)):
             yield f"grep {after[-1]}: finds no metric"
-
-
-# Texts
-
-_TOKEN = regex.compile(
-    r"(?<![\w./-])--[a-zA-Z][\w.-]*\w|\b(?:VLLM|NCCL|GLOO|CUDA|TORCH|PYTORCH|HF|UCX|HCCL)_[A-Z0-9_]*[A-Z0-9]\b|vllm:[a-z_]+"
-)
-_CODE = regex.compile(r"`([^`]+)`")
-_RELEASE = r"(?:vLLM )?(0\.\d+(?:\.\d+){0,2}(?:\.post\d+)?)"
-_CLAIM = regex.compile(
-    rf"{_RELEASE}\s*(?:-|–|to)\s*{_RELEASE}|(?:until|through|up to|with|to) {_RELEASE}|(?:before|below|older than) {_RELEASE}"
-    rf"|(?:from|since|in) {_RELEASE}|{_RELEASE}(?:\+| and later| or later| or newer)|<={_RELEASE}|>={_RELEASE}"
-)  # fmt: skip
-_SENTENCE = regex.compile(r"(?<=[.;!?|])\s+")
-_AFTER = regex.compile(r"[`\"]*\s*\(?")
-_BEFORE = regex.compile(r"[,:]?\s*[`(\"]*")
-_CUDA_CODE = regex.compile(r"CUDA_(?:ERROR|R)_")
-
-
-def text_faults(text: str, owner: Releases) -> tuple[str, ...]:
-    """What a text names and some release of those that read it does not know.
-
-    A release in the same sentence bounds the claim: right before or after the name to just
-    these releases, elsewhere in the sentence to some release.
-    """
-    out: list[str] = []
-    for sentence in _SENTENCE.split(text):
-        claims = [(found.start(), found.end(), _claimed(found)) for found in _CLAIM.finditer(sentence)]  # fmt: skip
-        for found in _TOKEN.finditer(sentence):
-            if found[0] in NEVER_EXISTED or _CUDA_CODE.match(found[0]):
-                continue
-            held = _held(found[0])
-            wanted = _adjacent(sentence, found.start(), found.end(), claims)
-            if wanted is not None:
-                missing = wanted - held
-            elif claims:
-                missing = frozenset() if held else ALL
-            else:
-                missing = owner - held
-            if missing:
-                out.append(f"{found[0]}: unknown in {_short(missing)}: {sentence!r}")
-        for code in _CODE.findall(sentence):
-            first = code.split(" ", 1)[0]
-            if " " not in code or (first not in PROGRAMS and not _ASSIGNMENT.fullmatch(first)):
-                continue
-            wrong = {version: faults(code, version) for version in owner}
-            bad = frozenset(version for version, found_ in wrong.items() if found_)
-            if bad and (not claims or bad == owner):
-                out.append(f"{code}: {next(one for one in wrong.values() if one)} in {_short(bad)}")
-    return tuple(out)
-
-
-def _held(token: str) -> Releases:
-    if token.startswith("vllm:"):
-        return releases.metric(token)
-    if token.startswith("--"):
-        base = token.partition(".")[0].partition("=")[0]
-        if base in _FOREIGN:
-            return ALL
-        if base == "--model":
-            return ALL
-        return frozenset().union(
-            *(releases.flags(one).get(base, frozenset()) for one in ("serve", "bench throughput", "bench serve"))
-        )
-    if token.startswith("VLLM_") and token not in VARIABLES:
-        return releases.variable(token)
-    return ALL if token in VARIABLES else frozenset()
-
-
-def _claimed(found: regex.Match[str]) -> Releases:
-    first, last, until, before, since, later, most, least = found.groups()
-    if first:
-        return span(first, last)
-    if before:
-        number = parse(before)
-        return frozenset(one for one in VERSIONS if number and (parse(one) or number) < number)
-    return span(since or later or least, until or most)
-
-
-def _adjacent(
-    sentence: str, start: int, end: int, claims: Iterable[tuple[int, int, Releases]]
-) -> Releases | None:
-    after = [held for first, _, held in claims if first >= end and _AFTER.fullmatch(sentence[end:first])]
-    before = [held for _, last, held in claims if last <= start and _BEFORE.fullmatch(sentence[last:start])]
-    return next(iter(after + before), None)
-
-
-def _short(found: Releases) -> str:
-    ordered = sorted(found, key=VERSIONS.index)
-    return ordered[0] if len(ordered) == 1 else f"{ordered[0]} ... {ordered[-1]} ({len(ordered)})"

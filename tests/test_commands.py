@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 import regex
 
-from tests.commands import PROGRAMS, faults, text_faults
+from tests.commands import PROGRAMS, faults, with_comment
 from tests.conftest import FIXTURES
 from tests.releases import ALL, NEWEST, VERSIONS, Releases, span
+from tests.texts import text_faults
 from vllm_triage.catalogue import load
-from vllm_triage.fixes import steps
+from vllm_triage.fixes import render_verify, steps
 from vllm_triage.model import FixStep
-from vllm_triage.rules import Fix, Rule, Topic
+from vllm_triage.rules import Fix, Form, Rule, Topic
 from vllm_triage.templates import fill, names
 from vllm_triage.versions import holds
 
@@ -25,11 +26,11 @@ ENTRIES: dict[str, Rule | Topic] = {
 
 # What a log may put into a command's placeholders.
 TYPICAL: Mapping[str, str] = {
-    "model": "org/name-7b", "port": "8080", "host": "10.0.0.7", "max_model_len": "32768",
+    "model": "org/name-7b", "port": "8080", "server_url": "http://10.0.0.7:8080", "host": "10.0.0.7", "max_model_len": "32768",
     "derived_max_model_len": "8192", "fitting_max_model_len": "21760", "lower_gpu_memory_utilization": "0.85",
     "higher_gpu_memory_utilization": "0.95", "lower_max_num_seqs": "128", "higher_max_num_seqs": "1024",
     "fitting_tensor_parallel_size": "4", "free_port": "8081", "search_words": "ValueError no such thing",
-    "parser": "hermes", "argument": "--hf-overrides", "path": "/srv/models/a", "adapter": "sql", "connector": "NixlConnector",
+    "parser": "hermes", "argument": "--FLAG", "path": "/srv/models/a", "adapter": "sql", "connector": "NixlConnector",
     "library": "libcudart.so.12", "package": "timm", "pci": "0000:b3:00.0", "key": "rope_scaling", "unit": "4711",
     "variable": "HCCL_CONNECT_TIMEOUT", "address": "huggingface.co", "url": "https://huggingface.co",
 }  # fmt: skip
@@ -125,17 +126,21 @@ def texts() -> Iterator[tuple[str, str, Releases]]:
             yield name, fill(text, {}) or text, ALL
         if isinstance(entry, Rule):
             for version in VERSIONS:
-                yield f"{name} verify", verify_of(entry, version), frozenset((version,))
+                yield (
+                    f"{name} verify",
+                    render_verify(entry, {}, version) or "",
+                    frozenset((version,)),
+                )
         for position, fix in enumerate(entry.fix, 1):
             held = span(fix.since, fix.until)
-            for text in (fix.do, fix.why):
-                if text:
-                    yield f"{name} step {position}", fill(text, {}) or text, held
-
-
-def verify_of(rule: Rule, version: str | None) -> str:
-    text = rule.verify or ""
-    return fill(text, {}) or text
+            for told in (fix.do, fix.why):
+                if told:
+                    yield f"{name} step {position}", fill(told, {}) or told, held
+            alone = Form(since=fix.since, until=fix.until, command=fix.command)
+            for form in fix.form or (alone,):
+                comment = with_comment(fill(form.command or "", {}) or "")[1]
+                owner = span(form.since or fix.since, form.until or fix.until)
+                yield f"{name} step {position}", comment, owner
 
 
 def test_texts_name_only_what_their_readers_have() -> None:
@@ -151,7 +156,9 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "patterns" / "READ
 
 def blocks(text: str) -> Iterator[str]:
     """The commands of a page's shell blocks."""
-    for block in regex.findall(r"^ *```sh\n(.*?)^ *```", text, flags=regex.DOTALL | regex.MULTILINE):
+    for block in regex.findall(
+        r"^ *```sh\n(.*?)^ *```", text, flags=regex.DOTALL | regex.MULTILINE
+    ):
         for row in regex.sub(r"\\\n\s*", " ", block).split("\n"):
             if row.strip():
                 yield row.strip()
@@ -160,13 +167,17 @@ def blocks(text: str) -> Iterator[str]:
             yield row
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page.name not in ("kinds.md",)], ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page.name not in ("kinds.md",)], ids=lambda page: page.name
+)
 def test_a_page_s_commands_hold_in_the_newest_release(page: Path) -> None:
     text = page.read_text("utf-8")
 
     assert [fault for row in blocks(text) for fault in faults(row, NEWEST)] == []
     prose = regex.sub(r"^ *```.*?^ *```", "", text, flags=regex.DOTALL | regex.MULTILINE)
-    wrong = [fault for row in prose.split("\n") for fault in text_faults(row, frozenset((NEWEST,)))]
+    wrong = [
+        fault for row in prose.split("\n") for fault in text_faults(row, frozenset((NEWEST,)))
+    ]
     assert wrong == []
 
 
