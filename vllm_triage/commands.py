@@ -16,7 +16,7 @@ from vllm_triage.versions import parse
 _PLAIN = regex.compile(r"[^#$;|&<>`\n]+")
 _SECRETS = ("api_key", "hf_token", "ssl_keyfile_password")
 _NO_FLAGS = ("model", "model_tag", "subparser", "disable_log_config_file")
-_SERVER = "vllm.entrypoints.openai.api_server"
+MODULE = "vllm.entrypoints.openai.api_server"
 
 
 def suggested_command(run: Run | None, change: Mapping[str, str]) -> str | None:
@@ -38,7 +38,7 @@ def suggested_command(run: Run | None, change: Mapping[str, str]) -> str | None:
             flags[flag] = [text] if text else []
     if flags == before:
         return None
-    parts = ["python", "-m", _SERVER, "--model", run.model] if _is_module(run) else ["vllm", "serve", run.model]  # fmt: skip
+    parts = ["python", "-m", MODULE, "--model", run.model] if _is_module(run) else ["vllm", "serve", run.model]  # fmt: skip
     for flag, words in flags.items():
         parts += [flag, *words]
     return shlex.join(parts)

@@ -2,21 +2,23 @@
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import TypeVar
 
 import regex
 
 from vllm_triage import suggest, templates, versions
 from vllm_triage.arguments import Value, number
-from vllm_triage.commands import flags_of, is_before_command
+from vllm_triage.commands import MODULE, flags_of, is_before_command
 from vllm_triage.facts import AnyFacts
 from vllm_triage.model import FixStep
-from vllm_triage.rules import Fix, Form, Rule
+from vllm_triage.rules import Fix, Form, Rule, Verify
 from vllm_triage.run import Run
 from vllm_triage.versions import holds, span
 
 Values = Mapping[str, str]
+_ByRelease = TypeVar("_ByRelease", Form, Verify)
 
-_SERVE = regex.compile(r"\bvllm serve (\S+)")
+_SERVE = regex.compile(r"\bvllm serve (?:(?=-)|(\S+))")
 # A name that the user must choose, DRAFT_MODEL.
 _STAND_IN = regex.compile(r"[A-Z]+(?:[_/][A-Z]+)+")
 _NO_WORD = regex.compile(r"[^\w.:/-]+")
@@ -48,8 +50,18 @@ def values_of(facts: AnyFacts | None, run: Run | None) -> dict[str, str]:
     words = _search_words(known.get("detail"))
     if words:
         out["search_words"] = words
+    out["server_url"] = _server_url(arguments, out.get("port"))
     out.update(_suggestions(known, run))
     return out
+
+
+def _server_url(arguments: Mapping[str, Value], port: str | None) -> str:
+    """Where the server answers on its own machine: all interfaces are also the loopback's."""
+    host = str(arguments.get("host") or "")
+    if host in ("", "0.0.0.0", "::", "127.0.0.1", "None"):
+        host = "localhost"
+    scheme = "https" if arguments.get("ssl_certfile") or arguments.get("ssl_keyfile") else "http"
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port or 8000}"
 
 
 def _search_words(detail: object) -> str | None:
@@ -133,6 +145,22 @@ def render_steps(
     `needs` and `unless` hold. A change that the arguments already show is not offered as one.
     """
     return steps(rule.fix, values, version, arguments or {})
+
+
+def render_verify(rule: Rule, values: Values, version: str | None) -> str | None:
+    """Render how to see that the remedy worked; where the release is unknown, the older way too."""
+    if rule.verify is None:
+        return None
+    if isinstance(rule.verify, str):
+        return templates.fill(rule.verify, _safe(values))
+    known = versions.parse(version) is not None
+    fitting = [form for form in rule.verify if holds(version, form.since, form.until)]
+    newest = (fitting or _later(rule.verify, version))[-1]
+    text = templates.fill(newest.text, _safe(values))
+    if known or len(fitting) < 2 or text is None:
+        return text
+    older = fitting[-2]
+    return f"{text} vLLM {span(older.since, older.until)}: {templates.fill(older.text, _safe(values))}"
 
 
 def steps(
@@ -222,7 +250,12 @@ def _entry_point(command: str | None, version: str | None) -> str | None:
     """The `vllm` command came with 0.5.5; before, the server was a module."""
     if command is None or not is_before_command(version):
         return command
-    return _SERVE.sub(r"python -m vllm.entrypoints.openai.api_server --model \1", command)
+    return _SERVE.sub(
+        lambda found: (
+            f"python -m {MODULE} --model {found[1]}" if found[1] else f"python -m {MODULE} "
+        ),
+        command,
+    )
 
 
 def _safe(values: Values) -> Values:
@@ -237,9 +270,20 @@ def _safe(values: Values) -> Values:
 def _form(fix: Fix, version: str | None) -> Form | None:
     if not fix.form:
         return Form(since=fix.since, until=fix.until, command=fix.command, change=fix.change)
-    if version is None:
+    if versions.parse(version) is None:
         return fix.form[-1]
     fitting = [form for form in fix.form if holds(version, form.since, form.until)]
     if fitting:
         return fitting[-1]
-    return fix.form[-1] if fix.documented else None
+    return _later(fix.form, version)[-1] if fix.documented else None
+
+
+def _later(forms: Sequence[_ByRelease], version: str | None) -> Sequence[_ByRelease]:
+    """The form after a release that none fits: it lies between two, or before the first."""
+    number = versions.parse(version)
+    later = [
+        form
+        for form in forms
+        if number and (since := versions.parse(form.since)) and number < since
+    ]
+    return later[:1] or forms
