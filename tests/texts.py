@@ -14,10 +14,10 @@ NEVER_EXISTED = frozenset(
     ("--disable-flash-attn", "--speculative-method", "--input-tokens", "--output-tokens", "NCCL_TIMEOUT")
 )  # fmt: skip
 
-# Flags of other programs that texts name.
+# Flags that texts name without their program before them.
 _FOREIGN = frozenset(
-    ("--mem", "--ipc", "--gpus", "--local-dir", "--time", "--rules", "--fail-on", "--no-redact", "--no-pager",
-     "--format", "--all", "--apply-steps", "--vllm", "--prefix", "--color", "--no-deps", "--shm-size", "--FLAG", "--help", "--all-files", "--pid", "--previous", "--query-gpu", "--sort-by", "--version", "--no-build-isolation")
+    ("--mem", "--previous", "--local-dir", "--no-build-isolation", "--pid", "--sort-by", "--model",
+     "--rules", "--fail-on", "--no-redact", "--no-pager", "--format", "--all", "--apply-steps", "--vllm", "--all-files", "--help")
 )  # fmt: skip
 
 _TOKEN = regex.compile(
@@ -45,7 +45,9 @@ def text_faults(text: str, owner: Releases) -> tuple[str, ...]:
     out: list[str] = []
     for sentence in _SENTENCE.split(text):
         claims = [(found.start(), found.end(), _claimed(found)) for found in _CLAIM.finditer(sentence)]  # fmt: skip
-        for found in _TOKEN.finditer(sentence):
+        # What is in the command of another program is that program's.
+        prose = _CODE.sub(lambda found: " " * len(found[0]) if _is_foreign(found[1]) else found[0], sentence)  # fmt: skip
+        for found in _TOKEN.finditer(prose):
             if found[0] in NEVER_EXISTED or _CUDA_CODE.match(found[0]):
                 continue
             held = _held(found[0])
@@ -59,9 +61,7 @@ def text_faults(text: str, owner: Releases) -> tuple[str, ...]:
             if missing:
                 out.append(f"{found[0]}: unknown in {_short(missing)}: {sentence!r}")
         for code in _CODE.findall(sentence):
-            first = code.split(" ", 1)[0]
-            is_command = first in PROGRAMS or regex.fullmatch(r"[A-Z_]+=.*", first)
-            if " " not in code or not is_command or code == "vllm serve":
+            if not _is_command(code) or code == "vllm serve":
                 continue
             wrong = {version: faults(code, version) for version in owner}
             bad = frozenset(version for version, found_ in wrong.items() if found_)
@@ -72,14 +72,21 @@ def text_faults(text: str, owner: Releases) -> tuple[str, ...]:
     return tuple(out)
 
 
+def _is_command(code: str) -> bool:
+    first, blank, _ = code.partition(" ")
+    return bool(blank) and (first in PROGRAMS or bool(regex.fullmatch(r"[A-Z_]+=.*", first)))
+
+
+def _is_foreign(code: str) -> bool:
+    return _is_command(code) and code.split(" ", 1)[0] != "vllm"
+
+
 def _held(token: str) -> Releases:
     if token.startswith("vllm:"):
         return releases.metric(token)
     if token.startswith("--"):
         base = token.partition(".")[0].partition("=")[0]
         if base in _FOREIGN:
-            return ALL
-        if base == "--model":
             return ALL
         return frozenset().union(
             *(
