@@ -26,8 +26,8 @@ _TOKEN = regex.compile(
 _CODE = regex.compile(r"`([^`]+)`")
 _RELEASE = r"(?:vLLM )?(0\.\d+(?:\.\d+){0,2}(?:\.post\d+)?)"
 _CLAIM = regex.compile(
-    rf"{_RELEASE}\s*(?:-|–|to)\s*{_RELEASE}|(?:until|through|up to|with|to) {_RELEASE}|(?:before|below|older than) {_RELEASE}"
-    rf"|(?:from|since|in) {_RELEASE}|{_RELEASE}(?:\+| and later| or later| or newer)|<={_RELEASE}|>={_RELEASE}",
+    rf"{_RELEASE}\s*(?:-|–|to)\s*{_RELEASE}|(?:until|through|up to|ended with|to) {_RELEASE}|(?:before|below|older than) {_RELEASE}"
+    rf"|(?:from|since|in|came with) {_RELEASE}|{_RELEASE}(?:\+| and later| or later| or newer)|<={_RELEASE}|>={_RELEASE}",
     regex.IGNORECASE,
 )  # fmt: skip
 _SENTENCE = regex.compile(r"(?<=[.;!?])\s+")
@@ -45,8 +45,8 @@ def text_faults(text: str, owner: Releases) -> tuple[str, ...]:
     out: list[str] = []
     for sentence in _SENTENCE.split(text):
         claims = [(found.start(), found.end(), _claimed(found)) for found in _CLAIM.finditer(sentence)]  # fmt: skip
-        # What is in the command of another program is that program's.
-        prose = _CODE.sub(lambda found: " " * len(found[0]) if _is_foreign(found[1]) else found[0], sentence)  # fmt: skip
+        # A command is checked as one.
+        prose = _CODE.sub(lambda found: " " * len(found[0]) if _is_command(found[1]) else found[0], sentence)  # fmt: skip
         for found in _TOKEN.finditer(prose):
             if found[0] in NEVER_EXISTED or _CUDA_CODE.match(found[0]):
                 continue
@@ -75,10 +75,6 @@ def text_faults(text: str, owner: Releases) -> tuple[str, ...]:
 def _is_command(code: str) -> bool:
     first, blank, _ = code.partition(" ")
     return bool(blank) and (first in PROGRAMS or bool(regex.fullmatch(r"[A-Z_]+=.*", first)))
-
-
-def _is_foreign(code: str) -> bool:
-    return _is_command(code) and code.split(" ", 1)[0] != "vllm"
 
 
 def _held(token: str) -> Releases:
