@@ -101,8 +101,15 @@ def _claimed(found: regex.Match[str]) -> Releases:
         return span(first, last)
     if before:
         number = parse(before)
-        return frozenset(one for one in VERSIONS if number and (parse(one) or number) < number)
-    return span(since or later or least, until or most)
+        return _last(frozenset(one for one in VERSIONS if number and (parse(one) or number) < number))  # fmt: skip
+    if until or most:
+        return _last(span(None, until or most))
+    return span(since or later or least, None)
+
+
+def _last(found: Releases) -> Releases:
+    """What is said to end with a release was there in it; when it came is not said."""
+    return frozenset(sorted(found, key=VERSIONS.index)[-1:])
 
 
 def _adjacent(
