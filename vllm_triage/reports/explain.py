@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from vllm_triage.catalogue import Catalogue
 from vllm_triage.errors import TriageError
-from vllm_triage.fixes import render_steps, steps
+from vllm_triage.fixes import render_steps, render_verify, steps
 from vllm_triage.kinds import Kind
 from vllm_triage.model import FixStep
 from vllm_triage.rules import Rule, Topic
@@ -47,8 +47,9 @@ def _kind(kind: Kind, rule: Rule, catalogue: Catalogue, version: str | None) -> 
         "What to do",
     ]
     out += _steps(render_steps(rule, None, version))
-    if rule.verify:
-        out += ["", *_para(f"Check: {_plain(rule.verify)}")]
+    verify = render_verify(rule, {}, version)
+    if verify:
+        out += ["", *_para(f"Check: {_plain(verify)}")]
     if rule.collect:
         out += [
             "",
