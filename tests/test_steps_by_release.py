@@ -36,6 +36,7 @@ COMMANDS: dict[str, list[str | None]] = {
     "0_7_3-slow-awq": [
         "grep -E 'Model loading took|Loading model weights took' vllm.log",
         "vllm serve TheBloke/Llama-2-70B-AWQ --speculative-model DRAFT_MODEL --num-speculative-tokens 5",
+        "vllm serve TheBloke/Llama-2-70B-AWQ --speculative-model '[ngram]' --num-speculative-tokens 3 --ngram-prompt-lookup-max 4",
         "vllm serve TheBloke/Llama-2-70B-AWQ --tensor-parallel-size 8",
         None,
     ],

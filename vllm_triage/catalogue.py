@@ -170,7 +170,7 @@ def _compile(where: Path, rule: Rule | Extension) -> None:
 
 def _texts(rule: Rule | Extension) -> Iterator[str]:
     if isinstance(rule, Rule):
-        yield from (rule.title, rule.summary, rule.cause, rule.verify or "")
+        yield from (rule.title, rule.summary, rule.cause, *rule.verify_texts)
     for fix in rule.fix:
         yield from (fix.do, fix.command or "", fix.why or "", *fix.change.values())
         for form in fix.form:

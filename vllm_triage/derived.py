@@ -10,7 +10,7 @@ from signal import Signals
 import regex
 
 from vllm_triage import flags
-from vllm_triage.arguments import Value, number
+from vllm_triage.arguments import number
 from vllm_triage.catalogue import folder
 from vllm_triage.run import Run
 from vllm_triage.versions import parse

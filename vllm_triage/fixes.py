@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
+from typing import TypeVar
 
 import regex
 
@@ -10,16 +11,18 @@ from vllm_triage import suggest, templates, versions
 from vllm_triage.arguments import Value, number
 from vllm_triage.commands import flags_of, is_before_command
 from vllm_triage.derived import QUOTED, derived, visible_gpus
+from vllm_triage.echoes import SERVER_MODULE
 from vllm_triage.facts import AnyFacts
 from vllm_triage.model import FixStep
-from vllm_triage.rules import Fix, Form, Rule
+from vllm_triage.rules import Fix, Form, Rule, Verify
 from vllm_triage.ruling import Proposal, permits, ruled_out, states
 from vllm_triage.run import Run
 from vllm_triage.versions import holds, span
 
 Values = Mapping[str, str]
+_ByRelease = TypeVar("_ByRelease", Form, Verify)
 
-_SERVE = regex.compile(r"\bvllm serve (\S+)")
+_SERVE = regex.compile(r"\bvllm serve (?:(?=-)|(\S+))")
 # A name that the user must choose, DRAFT_MODEL or NAME; never a value that vLLM spells so.
 _STAND_IN = regex.compile(
     r"(?<![\w./-])(?!(?:FLASHINFER|TRITON_ATTN|XFORMERS|DEBUG)\b)[A-Z]{2,}(?:[_/][A-Z]+)*(?![\w./-])"
@@ -179,6 +182,22 @@ def render_steps(
     return steps(rule.fix, values, version, arguments or {})
 
 
+def render_verify(rule: Rule, values: Values, version: str | None) -> str | None:
+    """Render how to see that the remedy worked; where the release is unknown, the older way too."""
+    if rule.verify is None:
+        return None
+    if isinstance(rule.verify, str):
+        return templates.fill(rule.verify, _safe(values))
+    known = versions.parse(version) is not None
+    fitting = [form for form in rule.verify if holds(version, form.since, form.until)]
+    newest = (fitting or _later(rule.verify, version))[-1]
+    text = templates.fill(newest.text, _safe(values))
+    if known or len(fitting) < 2 or text is None:
+        return text
+    older = fitting[-2]
+    return f"{text} vLLM {span(older.since, older.until)}: {templates.fill(older.text, _safe(values))}"
+
+
 def steps(
     fixes: Sequence[Fix],
     values: Values | None,
@@ -315,7 +334,14 @@ def _entry_point(command: str | None, version: str | None) -> str | None:
     """The `vllm` command came with 0.5.5; before, the server was a module."""
     if command is None or not is_before_command(version):
         return command
-    return _SERVE.sub(r"python -m vllm.entrypoints.openai.api_server --model \1", command)
+    return _SERVE.sub(
+        lambda found: (
+            f"python -m {SERVER_MODULE} --model {found[1]}"
+            if found[1]
+            else f"python -m {SERVER_MODULE} "
+        ),
+        command,
+    )
 
 
 def _safe(values: Values) -> Values:
@@ -330,9 +356,20 @@ def _safe(values: Values) -> Values:
 def _form(fix: Fix, version: str | None) -> Form | None:
     if not fix.form:
         return Form(since=fix.since, until=fix.until, command=fix.command, change=fix.change)
-    if version is None:
+    if versions.parse(version) is None:
         return fix.form[-1]
     fitting = [form for form in fix.form if holds(version, form.since, form.until)]
     if fitting:
         return fitting[-1]
-    return fix.form[-1] if fix.documented else None
+    return _later(fix.form, version)[-1] if fix.documented else None
+
+
+def _later(forms: Sequence[_ByRelease], version: str | None) -> Sequence[_ByRelease]:
+    """The form after a release that none fits: it lies between two, or before the first."""
+    number = versions.parse(version)
+    later = [
+        form
+        for form in forms
+        if number and (since := versions.parse(form.since)) and number < since
+    ]
+    return later[:1] or forms

@@ -8,7 +8,7 @@ from vllm_triage.causes import Group, order
 from vllm_triage.commands import suggested_command
 from vllm_triage.envelopes import without_escapes
 from vllm_triage.facts import AnyFacts, build
-from vllm_triage.fixes import human, render_steps, values_of
+from vllm_triage.fixes import human, render_steps, render_verify, values_of
 from vllm_triage.kinds import Confidence, Kind, Phase
 from vllm_triage.matches import satisfies
 from vllm_triage.model import Evidence, FixStep, Incident
@@ -139,7 +139,7 @@ def _incident(
         processes=tuple(group.processes),
         patterns=tuple(group.patterns),
         collect=rule.collect,
-        verify=_filled(rule.verify, values) if rule.verify else None,
+        verify=render_verify(rule, values, group.run.version),
         topics=tuple(name for name, topic in catalogue.topics.items() if kind in topic.kinds),
         docs=rule.docs,
     )

@@ -92,14 +92,13 @@ def _compiling(patterns: tuple[Pattern, ...]) -> tuple[tuple[Pattern, ...], list
 def _rule(kind: Kind, rule: Rule, matcher: Matcher) -> Iterator[str]:
     where = f"{kind.area}/{kind.value.partition('.')[2]}.toml"
     fields = frozenset(FAMILIES[kind.area].model_fields)
-    for name in ("title", "summary", "cause", "verify"):
-        text = getattr(rule, name)
-        if text is not None:
-            yield from (f"{where}: {name}: {problem}" for problem in _template(text, fields))
+    shown = [("title", rule.title), ("summary", rule.summary), ("cause", rule.cause)]
+    for name, text in [*shown, *(("verify", text) for text in rule.verify_texts)]:
+        yield from (f"{where}: {name}: {problem}" for problem in _template(text, fields))
     try:
-        shown = templates.fill(rule.title, {}) or rule.title
-        if len(shown) > MAX_TITLE:
-            yield f"{where}: title: {len(shown)} characters, at most {MAX_TITLE} fit a report's first line"
+        title = templates.fill(rule.title, {}) or rule.title
+        if len(title) > MAX_TITLE:
+            yield f"{where}: title: {len(title)} characters, at most {MAX_TITLE} fit a report's first line"
     except ValueError:
         pass
     yield from (f"{where}: {problem}" for problem in _fixes(rule.fix, fields))

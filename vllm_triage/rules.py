@@ -28,6 +28,17 @@ class Form(_Strict):
     """Flags to set, `"--flag" = "value"`; an empty value is a bare flag, `"-"` removes the flag."""
 
 
+class Verify(_Strict):
+    """How to see that the remedy worked, in some vLLM releases."""
+
+    since: _Version | None = None
+    """The first release for which it holds."""
+    until: _Version | None = None
+    """The last release for which it holds."""
+    text: _Text
+    """A full sentence that names a line of the log, a command or a metric."""
+
+
 class Fix(_Strict):
     """One step towards the remedy."""
 
@@ -157,8 +168,8 @@ class Rule(_Strict):
     """Kinds, or areas as `gpu.*`, that are the cause when both are in a log."""
     symptom: _Text | None = None
     """The symptom as documented."""
-    verify: _Text | None = None
-    """How to see that the remedy worked."""
+    verify: _Text | Annotated[tuple[Verify, ...], Field(min_length=1)] | None = None
+    """How to see that the remedy worked; a list where it differs by release, oldest first."""
     collect: tuple[_Text, ...] = ()
     """What to collect when the log does not show the cause."""
     variant: Variant | None = None
@@ -167,6 +178,13 @@ class Rule(_Strict):
     """Steps in order."""
     pattern: tuple[Pattern, ...] = ()
     """What the log says."""
+
+    @property
+    def verify_texts(self) -> tuple[str, ...]:
+        """The texts of `verify`, whatever the release."""
+        if self.verify is None or isinstance(self.verify, str):
+            return (self.verify,) if self.verify else ()
+        return tuple(form.text for form in self.verify)
 
 
 class Extension(_Strict):
