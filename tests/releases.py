@@ -1,19 +1,24 @@
 """What each vLLM release accepts: flags, values, variables, subcommands and metrics.
 
-Read from the published releases and trimmed into `fixtures/vllm/releases.json`.
+Read from the published releases: flags into `patterns/flags.toml`, all else, trimmed, into `fixtures/vllm/releases.json`.
 """
 
+import itertools
 import json
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
 from tests.conftest import FIXTURES
+from vllm_triage.catalogue import folder
 from vllm_triage.versions import parse
 
 Releases = frozenset[str]
 
 _DATA: dict[str, Any] = json.loads((FIXTURES / "vllm" / "releases.json").read_text("utf-8"))
+# Which release accepts which flag is knowledge of the tool itself.
+_FLAGS: dict[str, Any] = tomllib.loads((folder() / "flags.toml").read_text("utf-8"))
 VERSIONS: tuple[str, ...] = tuple(_DATA["versions"])
 NEWEST = VERSIONS[-1]
 ALL: Releases = frozenset(VERSIONS)
@@ -46,13 +51,15 @@ def _spans(text: str) -> Releases:
 @cache
 def flags(command: str) -> Mapping[str, Releases]:
     """The long flags of `serve` or `bench ...`, each with the releases that accept it."""
-    if command not in _DATA["flags"]:
-        return {}
-    known = {
-        flag: _spans(_DATA["gaps"].get(flag) or f"{first}-{last}")
-        for flag, (first, last) in _DATA["flags"][command].items()
-    }
-    return {**flags("serve"), **known} if command in _ENGINE_TOO else known
+    own = {flag: _pairs(pairs) for flag, pairs in _FLAGS.get(command, {}).items()}
+    return {**flags("serve"), **own} if command in _ENGINE_TOO else own
+
+
+def _pairs(pairs: Sequence[str]) -> Releases:
+    """The releases of first, last, first, last, ...; without the last `last` up to the newest."""
+    return frozenset().union(
+        *(span(first, last) for first, last in itertools.zip_longest(pairs[::2], pairs[1::2]))
+    )
 
 
 @cache

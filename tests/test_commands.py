@@ -32,10 +32,11 @@ TYPICAL: Mapping[str, str] = {
     "fitting_tensor_parallel_size": "4", "free_port": "8081", "search_words": "ValueError no such thing",
     "parser": "hermes", "argument": "--FLAG", "path": "/srv/models/a", "adapter": "sql", "connector": "NixlConnector",
     "library": "libcudart.so.12", "package": "timm", "pci": "0000:b3:00.0", "key": "rope_scaling", "unit": "4711",
-    "config_path": "/srv/models/a/config.json", "download": "org/name-7b", "flag_name": "max-model", "quantization": "awq",
-    "higher_max_num_batched_tokens": "16384", "lower_max_num_batched_tokens": "4096", "higher_tensor_parallel_size": "8",
-    "longer_max_model_len": "65536", "model_files": "/srv/models/a", "model_folder": "/srv/models/a", "module_package": "timm",
-    "named_model": "org/name-7b", "pci_address": "0000:b3:00.0", "replacement": "--max-model-len 8192",
+    "named_model": "org/name-7b", "model_folder": "/srv/models/a", "model_files": "~/.cache/huggingface/hub/models--org--name-7b/snapshots/*/",
+    "download": "org/name-7b", "config_path": "/srv/models/a/config.json", "quantization": "awq", "flag_name": "hf-overrides",
+    "replacement": "--max-model-len 512", "module_package": "timm", "pci_address": "0000:b3:00.0",
+    "higher_tensor_parallel_size": "8", "longer_max_model_len": "65536", "lower_max_num_batched_tokens": "1024",
+    "higher_max_num_batched_tokens": "32768",
     "variable": "HCCL_CONNECT_TIMEOUT", "address": "huggingface.co", "url": "https://huggingface.co",
 }  # fmt: skip
 
@@ -43,12 +44,12 @@ TYPICAL: Mapping[str, str] = {
 @cache
 def rendered(name: str, version: str | None, *, typical: bool) -> tuple[FixStep, ...]:
     fixes: tuple[Fix, ...] = ENTRIES[name].fix
-    # Without conditions: every step is shown, whatever the log states.
+    # Without `needs` and `unless`: every step is shown, whatever the log states.
     bare = [
         fix.model_copy(update={"needs": (), "unless": (), "where": {}, "ruled_out": {}})
         for fix in fixes
     ]
-    return steps(bare, TYPICAL if typical else {}, version)
+    return steps(bare, TYPICAL if typical else None, version)
 
 
 def span_of(step: FixStep) -> tuple[str | None, str | None]:

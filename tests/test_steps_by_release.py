@@ -81,7 +81,7 @@ OWN: dict[str, str | None] = {
     "0_3_3-docker-context": """docker run --gpus '"device=0"' -v ~/.cache/huggingface:/root/.cache/huggingface -e "HF_TOKEN=$HF_TOKEN" -p 8000:8000 --ipc=host vllm/vllm-openai:v0.3.3 --model mistralai/Mistral-7B-Instruct-v0.2 --gpu-memory-utilization 0.85 --max-model-len 7344""",
     "0_4_3-queue": f"{MODULE} meta-llama/Meta-Llama-3-8B-Instruct --host 10.1.2.3 --port 8080 --enable-chunked-prefill",
     "0_6_3-all-cards-taken": "CUDA_VISIBLE_DEVICES=0,1 vllm serve Qwen/Qwen2.5-72B-Instruct --tensor-parallel-size 2 --max-num-seqs 1 --gpu-memory-utilization 0.85",
-    "0_7_3-slow-awq": "vllm serve TheBloke/Llama-2-70B-AWQ --tensor-parallel-size 4 --quantization awq --enforce-eager --speculative-model '[ngram]' --num-speculative-tokens 3 --ngram-prompt-lookup-max 4",
+    "0_7_3-slow-awq": "vllm serve TheBloke/Llama-2-70B-AWQ --tensor-parallel-size 8 --quantization awq --enforce-eager",
     "0_8_5-cache-without-estimate": "vllm serve /models/qwen3-32b --max-model-len 16384 --gpu-memory-utilization 0.95",
     "0_9_2-card-shared": "vllm serve Qwen/Qwen3-8B --port 8001 --no-enable-prefix-caching --api-key '[redacted]' --gpu-memory-utilization 0.68",
     "0_11_2-renamed-flag": """docker run --gpus all -e 'HF_TOKEN=[redacted]' -p 8000:8000 vllm/vllm-openai:v0.11.2 --model Qwen/Qwen3-8B --max-model-len 8192 --structured-outputs-config '{"backend": "xgrammar"}'""",

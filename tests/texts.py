@@ -16,7 +16,7 @@ NEVER_EXISTED = frozenset(
 
 # Flags that texts name without their program before them.
 _FOREIGN = frozenset(
-    ("--mem", "--previous", "--local-dir", "--no-build-isolation", "--pid", "--sort-by", "--model",
+    ("--mem", "--gpus", "--previous", "--local-dir", "--no-build-isolation", "--pid", "--sort-by", "--model",
      "--rules", "--fail-on", "--no-redact", "--no-pager", "--format", "--all", "--apply-steps", "--vllm", "--all-files", "--help")
 )  # fmt: skip
 

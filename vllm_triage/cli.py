@@ -275,14 +275,20 @@ def _names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 
 @main_group.command("explain", context_settings=_HELP)
 @click.argument("name", metavar="KIND|TOPIC", shell_complete=_names)
-@click.option("--vllm", metavar="VERSION", help="Show the steps for this vLLM release.")
+@click.option(
+    "--vllm",
+    metavar="VERSION",
+    multiple=True,
+    help="Show the steps for this vLLM release; given twice, side by side.",
+)
 @_rules
-def explain_command(name: str, vllm: str | None, rules: tuple[str, ...]) -> int:
+def explain_command(name: str, vllm: tuple[str, ...], rules: tuple[str, ...]) -> int:
     """Show what a kind means and its steps, or a reference topic."""
-    if vllm is not None and versions.parse(vllm) is None:
-        message = f"--vllm {vllm}: not a release; write it as 0.10.2"
-        raise click.UsageError(message)
-    click.echo(explain(name, load(rules), vllm), nl=False)
+    for release in vllm:
+        if versions.parse(release) is None:
+            message = f"--vllm {release}: not a release; write it as 0.10.2"
+            raise click.UsageError(message)
+    click.echo(explain(name, load(rules), tuple(dict.fromkeys(vllm))), nl=False)
     return 0
 
 
