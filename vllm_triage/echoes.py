@@ -15,7 +15,7 @@ SERVER_MODULE = "vllm.entrypoints.openai.api_server"
 # A prompt, `Command:`, `+` of `set -x`, a continuation's `>`; never the advice in a message.
 _START = regex.compile(
     r"(?:[$#+>]+ |.{0,24}[Cc]ommand: ?|[\w.-]+@[\w.-]+:[^$#]{0,60}[$#] ?)?(?:sudo (?:-\w+ )*|exec |nohup )*"
-    r"(?=(?:\w+=(?:'[^']*'|\"[^\"]*\"|\S*) )*(?:env (?:\w+=\S* )+)?(?:\S*/)?(?:vllm serve |python[\d.]* (?:-u )?(?:\S*/vllm serve |-m vllm\.entrypoints)"
+    r"(?=(?:\w+=(?:'[^']*'|\"[^\"]*\"|[^\s'\"]\S*)? )*(?:env (?:\w+=\S* )+)?(?:\S*/)?(?:vllm serve |python[\d.]* (?:-u )?(?:\S*/vllm serve |-m vllm\.entrypoints)"
     r"|(?:docker|podman|nerdctl)(?: container)? run ))"
 )
 _ASSIGNMENT = regex.compile(r"(\w+)=(.*)", regex.DOTALL)
@@ -23,7 +23,7 @@ _REDIRECTED = regex.compile(r"\d")
 _IMAGE = regex.compile(r"[\w./-]*vllm[\w./:@-]*", regex.IGNORECASE)
 _TAGGED = regex.compile(r"(?:[\w.-]+/)*vllm-openai:v(\d+\.\d+\.\d+(?:\.post\d+)?)")
 _BARE_DOCKER = frozenset(
-    ("-d", "--detach", "-i", "--interactive", "-t", "--tty", "-it", "-ti", "-dit", "-itd", "-d -it", "--rm", "--init",
+    ("-d", "--detach", "-i", "--interactive", "-t", "--tty", "-it", "-ti", "-dit", "-itd", "--rm", "--init",
      "--privileged", "--read-only", "--no-healthcheck", "-P", "--publish-all", "-q", "--quiet")
 )  # fmt: skip
 _LIST = regex.compile(r"\s*-?\s*(?:args|command|entrypoint): *(\[.*)")

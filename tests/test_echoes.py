@@ -1,0 +1,59 @@
+"""Commands that a log echoes: read within bounds, written so that a shell reads the same words."""
+
+import shlex
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vllm_triage.derived import NAMES, derived
+from vllm_triage.echoes import MAX_TEXT, EchoReader, parse, shell
+
+PIECES = st.sampled_from(
+    ["vllm serve ", "org/model ", "--port ", "x=' ", "A='a b' ", '"', "'", "\\", "$(", "`", "; rm ", "docker run ", "-e ",
+     "vllm/vllm-openai:v0.9.2 ", "=", "--gpus ", "device=0,1 ", "args:", "- ", "command: ", "[", "]", " ", "\t", "$X ", "é"]
+)  # fmt: skip
+ROW = st.lists(PIECES, max_size=12).map("".join)
+
+
+@given(st.lists(ROW, max_size=8))
+def test_no_row_breaks_the_reader(rows: list[str]) -> None:
+    reader = EchoReader()
+    for row in rows:
+        echo = reader.feed(row)
+        if echo is not None:
+            assert 0 < echo.first <= len(echo.words)
+            echo.flags()
+            echo.visible_gpus()
+
+
+@given(st.lists(st.text(min_size=1, max_size=8), min_size=1, max_size=6))
+def test_a_shell_reads_back_the_words(words: list[str]) -> None:
+    assert shlex.split(shell(["vllm", *words])) == ["vllm", *words]
+
+
+@given(ROW)
+def test_a_command_ends_where_the_shell_starts_another(row: str) -> None:
+    echo = parse(f"$ vllm serve org/model --port 1; {row}")
+
+    assert echo is None or echo.words == ("vllm", "serve", "org/model", "--port", "1")
+
+
+def test_hostile_rows_are_read_to_their_bound() -> None:
+    for piece in ("x=' ", "x=a ", "$ ", "env a=b ", "sudo -a ", "a@b:", "'", "--a "):
+        parse(piece * 20_000)
+        echo = parse("$ vllm serve org/model " + piece * 20_000)
+
+        assert echo is None or sum(map(len, echo.words)) <= MAX_TEXT
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["argument", "value", "choices", "detail", "model", "path", "pci", "signal", "module"]),
+        st.text(max_size=20) | st.sampled_from(["--task embed", "unrecognized", "--x=", "-9", "9", "/m", "--", "-"]),
+    )
+)  # fmt: skip
+def test_derived_values_are_named_and_not_empty(known: dict[str, str]) -> None:
+    found = derived(known, None)
+
+    assert set(found) <= set(NAMES)
+    assert all(found.values())
