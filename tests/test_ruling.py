@@ -152,3 +152,34 @@ def test_a_card_off_the_bus_is_not_reset() -> None:
 
     assert "sudo reboot" in commands
     assert not any("gpu-reset" in (command or "") for command in commands)
+
+
+def test_a_client_on_the_same_machine_passes_no_firewall() -> None:
+    near = steps("ConnectionRefusedError: [Errno 111] Connect call failed ('127.0.0.1', 8898)")
+    far = steps("ConnectionRefusedError: [Errno 111] Connect call failed ('10.0.0.7', 8898)")
+
+    assert (
+        list(near.values())[-1].why == "not here: a client on the same machine passes no firewall"
+    )
+    assert "sudo ufw allow 8898" in [step.command for step in far.values()]
+
+
+@pytest.mark.parametrize(
+    ("listed", "named"),
+    [
+        ("NCCL INFO Bootstrap : Using ens5:10.0.0.4<0>", "ens5"),
+        ("NCCL INFO NET/Socket : Using [0]docker0:172.17.0.1<0> [1]enp3s0f1:10.0.0.4<0>", "enp3s0f1"),
+        ("NCCL INFO Bootstrap : Using docker0:172.17.0.1<0>", "eth0"),
+        ("NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [RO]; OOB ib0:10.1.1.1<0>", "ib0"),
+        ("no line of NCCL", "eth0"),
+    ],
+)  # fmt: skip
+def test_an_interface_is_one_that_nccl_lists(listed: str, named: str) -> None:
+    found = steps(
+        f"node1:77:77 [0] {listed}",
+        "RuntimeError: NCCL error: unhandled system error (run with NCCL_DEBUG=INFO for details)",
+    )
+
+    assert f"NCCL_SOCKET_IFNAME={named} GLOO_SOCKET_IFNAME={named} vllm serve MODEL" in [
+        step.command for step in found.values()
+    ]

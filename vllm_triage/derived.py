@@ -19,7 +19,7 @@ from vllm_triage.versions import parse
 QUOTED = frozenset(("replacement", "model_files", "download"))
 NAMES = (
     "visible_gpus", "engine", "device", "model_folder", "named_model", "model_files", "download",
-    "config_path", "signal_name", "pci_address", "module_package", "vllm_module", "shm_path", "flag_name",
+    "config_path", "network_interface", "signal_name", "pci_address", "module_package", "vllm_module", "shm_path", "flag_name",
     "refused_flag", "refused", "replacement", "replacement_why", "dropped_flag", "dropped_why", "flag_came_with",
 )  # fmt: skip
 
@@ -43,6 +43,7 @@ def derived(known: Mapping[str, object], run: Run | None) -> dict[str, str]:
         "vllm_module": _starting(known.get("module"), "vllm.", "vllm_"),
         "shm_path": _shared_memory(known.get("path")),
         "device": _device(run),
+        "network_interface": run.interface if run is not None else None,
         "engine": engine(run),
         "signal_name": _signal(known),
     }

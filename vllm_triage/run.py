@@ -39,6 +39,9 @@ _VISIBLE = regex.compile(
 _LISTED_GPU = regex.compile(
     r"(?:GPU models and configuration: )?GPU (\d{1,2}): (?:NVIDIA|Tesla|GeForce|Quadro|AMD)\b"
 )
+# Bootstrap : Using eth0:10.0.0.1<0>; NET/Socket : Using [0]docker0:172.17.0.1<0> [1]ens5:10.0.0.1<0>
+_INTERFACE = regex.compile(r"(?<=[\s\]])([a-z][\w.-]{1,14}):[\w.:%\[\]]{3,50}<\d+>")
+_VIRTUAL = regex.compile(r"docker|veth|virbr|br-|lo$|cni|flannel|cali|tun|tap|podman")
 _ECHOES = ("vllm serve ", "openai.api_server", " run ", "args:", "command:", "entrypoint:")
 
 _READY = (
@@ -87,6 +90,7 @@ class Run:
     echo: Echo | None = None
     echoes: EchoReader = field(default_factory=EchoReader)
     visible_gpus: int | None = None
+    interface: str | None = None
     all_arguments: bool = False
     phase: Phase | None = None
     was_serving: bool = False
@@ -212,6 +216,8 @@ class Runs:
             run.echoes.is_waiting or any(words in text for words in _ECHOES)
         ):
             self._echo(run, text)
+        if " : Using " in text:
+            self._interface(run, text)
         if "GPU " in text or "CUDA_VISIBLE_DEVICES" in text:
             self._gpus(run, text)
         self._sizes(run, text)
@@ -288,6 +294,13 @@ class Runs:
         for name, value in found.flags().items():
             run.arguments.setdefault(name, value)
         run.visible_gpus = found.visible_gpus() or run.visible_gpus
+
+    @staticmethod
+    def _interface(run: Run, text: str) -> None:
+        """The first interface that NCCL lists and that is no bridge, tunnel or loopback."""
+        if run.interface is None and ("Bootstrap : " in text or "NET/" in text):
+            names = _INTERFACE.findall(text[:2000])
+            run.interface = next((one for one in names if not _VIRTUAL.match(one)), None)
 
     @staticmethod
     def _gpus(run: Run, text: str) -> None:
