@@ -32,7 +32,7 @@ TYPICAL: Mapping[str, str] = {
     "fitting_tensor_parallel_size": "4", "free_port": "8081", "search_words": "ValueError no such thing",
     "parser": "hermes", "argument": "--FLAG", "path": "/srv/models/a", "adapter": "sql", "connector": "NixlConnector",
     "library": "libcudart.so.12", "package": "timm", "pci": "0000:b3:00.0", "key": "rope_scaling", "unit": "4711",
-    "named_model": "org/name-7b", "model_folder": "/srv/models/a", "model_files": "~/.cache/huggingface/hub/models--org--name-7b/snapshots/*/",
+    "network_interface": "ens5", "named_model": "org/name-7b", "model_folder": "/srv/models/a", "model_files": "~/.cache/huggingface/hub/models--org--name-7b/snapshots/*/",
     "download": "org/name-7b", "config_path": "/srv/models/a/config.json", "quantization": "awq", "flag_name": "hf-overrides",
     "replacement": "--max-model-len 512", "module_package": "timm", "pci_address": "0000:b3:00.0",
     "higher_tensor_parallel_size": "8", "longer_max_model_len": "65536", "lower_max_num_batched_tokens": "1024",
