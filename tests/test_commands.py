@@ -179,7 +179,8 @@ def blocks(text: str) -> Iterator[str]:
     "page", [page for page in PAGES if page.name not in ("kinds.md",)], ids=lambda page: page.name
 )
 def test_a_page_s_commands_hold_in_the_newest_release(page: Path) -> None:
-    text = page.read_text("utf-8")
+    # The table of steps is written from the catalogue, which is checked above.
+    text = regex.sub(r"<!-- steps -->.*?<!-- end of steps -->", "", page.read_text("utf-8"), flags=regex.DOTALL)  # fmt: skip
 
     assert [fault for row in blocks(text) for fault in faults(row, NEWEST)] == []
     prose = regex.sub(r"^ *```.*?^ *```", "", text, flags=regex.DOTALL | regex.MULTILINE)

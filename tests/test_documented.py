@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests import documented_page
 from vllm_triage.catalogue import Catalogue
 from vllm_triage.fixes import render_steps, steps
 from vllm_triage.kinds import Kind
@@ -91,3 +92,17 @@ def test_a_documented_topic_can_be_explained(name: str, catalogue: Catalogue) ->
 
     for words in TOPICS[name]:
         assert words in text
+
+
+def test_a_step_that_differs_says_why_in_half_a_line() -> None:
+    for name, fix in documented_page.differing():
+        assert fix.documented, name
+        assert fix.why, f"{name}: {fix.documented_as}"
+        assert len(fix.why) <= 150, f"{name}: {fix.why}"
+
+
+def test_the_page_of_documented_steps_is_the_catalogue() -> None:
+    page = documented_page.PAGE.read_text("utf-8")
+    shown = page.partition(documented_page.START)[2].partition(documented_page.END)[0]
+
+    assert shown == documented_page.table(), "write it again: python -m tests.documented_page"

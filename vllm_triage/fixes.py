@@ -276,7 +276,7 @@ def _step(
         risk=fix.risk,
         holds_for=span(since, until),
         documented=fix.documented,
-        documented_as=fix.documented_as,
+        documented_as=_documented_as(fix, command),
         docs=fix.docs,
     )
     return step, against
@@ -305,6 +305,12 @@ def _is_for_the_user(form: Form, values: Values) -> bool:
         stated["replacement"] = values["replacement"]
     texts = [form.command or "", *form.change, *form.change.values()]
     return any(_STAND_IN.search(templates.fill(text, stated) or "") for text in texts if text)
+
+
+def _documented_as(fix: Fix, command: str | None) -> str | None:
+    """The guide's command, where the one shown does not hold it as it is."""
+    guide = fix.documented_as
+    return None if guide is not None and command is not None and guide in command else guide
 
 
 def _why(fix: Fix, form: Form, values: Values, version: str | None) -> str | None:
