@@ -11,7 +11,7 @@ from vllm_triage.fixes import render_steps, render_verify, steps
 from vllm_triage.kinds import Kind
 from vllm_triage.model import FixStep
 from vllm_triage.rules import Fix, Rule, Topic
-from vllm_triage.templates import fill
+from vllm_triage.templates import fill_sentences
 from vllm_triage.versions import holds
 
 WIDTH = 80
@@ -219,4 +219,4 @@ def _para(text: str, first: str = "", rest: str = "") -> list[str]:
 
 
 def _plain(template: str) -> str:
-    return (fill(template, {}) or template).replace("`", "")
+    return fill_sentences(template, {}).replace("`", "")
