@@ -107,6 +107,6 @@ def test_a_sentence_about_the_known_stays() -> None:
 
 def test_every_text_is_whole_where_all_is_known(catalogue: Catalogue) -> None:
     for rule in catalogue.rules.values():
-        for text in (rule.title, rule.summary, rule.cause, rule.verify or ""):
+        for text in (rule.title, rule.summary, rule.cause, *rule.verify_texts):
             values = dict.fromkeys(templates.names(text), "7")
             assert templates.fill_sentences(text, values) == templates.fill(text, values)
