@@ -48,10 +48,10 @@ def test_no_report_holds_a_placeholder(fixture: Fixture) -> None:
     )
 
 
-@pytest.mark.parametrize("release", [None, _OLD, _NEW])
-def test_no_page_holds_a_placeholder(catalogue: Catalogue, release: str | None) -> None:
+@pytest.mark.parametrize("releases", [(), (_OLD,), (_NEW,), (_OLD, _NEW)], ids=str)
+def test_no_page_holds_a_placeholder(catalogue: Catalogue, releases: tuple[str, ...]) -> None:
     for name in [*(kind.value for kind in catalogue.rules), *catalogue.topics]:
-        page = explain(name, catalogue, release)
+        page = explain(name, catalogue, releases)
         # The lines by which a kind is recognised are quoted.
         page = page.partition("\nRecognised by")[0]
 
