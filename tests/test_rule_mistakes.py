@@ -36,6 +36,8 @@ MISTAKES = {
     "a group that is no fact": ("?P<path>", "?P<pfad>", ("our-quota", "pfad")),
     "a placeholder without fallback": ("{path:a file}", "{path}", ("summary", "{path}")),
     "a placeholder that nothing fills": ("{path:a file}", "{pfad:a file}", ("summary", "pfad")),
+    "a title that may be empty": ('title    = "No space left on the disk"', 'title    = "No space on {path:}"', ("title", "fallback")),
+    "a summary that may be empty": ("{path:a file}", "{path:}", ("summary", "fallback")),
     "a title too long": ("No space left on the disk", "No space " * 12, ("title", "70")),
     "a regex that backtracks": ("QUOTA-1 on ", "(?:QUOTA-1 ?)+(?:QUOTA-1 ?)+(?:QUOTA-1 ?)+on ", ("our-quota", "bounded")),
     "broken TOML": ('title    = "No', "title    = No", ("TOML", "line 2")),

@@ -141,3 +141,64 @@ def test_a_free_port_is_another_port(current: int) -> None:
     assert found is not None
     assert found != str(current)
     assert 0 < int(found) <= 65535
+
+
+@pytest.mark.parametrize(
+    ("name", "quantization", "gigabytes"),
+    [
+        ("meta-llama/Llama-3-70B-Instruct", None, 140),
+        ("TheBloke/Llama-2-70B-AWQ", None, 35),
+        ("TheBloke/Llama-2-70B-AWQ", "awq_marlin", 35),
+        ("meta-llama/Llama-3-70B", "fp8", 70),
+        ("Qwen/Qwen3-30B-A3B-Instruct-2507-FP8", None, 30),
+        ("mistralai/Mixtral-8x7B-Instruct-v0.1", None, 93.4),
+        ("org/merge-4x7B", None, 56),
+        ("meta-llama/Llama-4-Scout-17B-16E-Instruct", None, 218),
+        ("Qwen/Qwen2.5-7B-Instruct-1M", None, 14),
+        ("Qwen/Qwen2.5-72B-Instruct-GPTQ-Int8", "gptq_marlin", 72),
+        ("neuralmagic/Meta-Llama-3-8B-quantized.w4a16", "compressed-tensors", 4),
+        ("unsloth/llama-3-8b-bnb-4bit", "bitsandbytes", 4),
+        ("facebook/opt-125m", None, 0.25),
+        (
+            "/hub/models--Qwen--Qwen2.5-0.5B/snapshots/060db6499f32faf8b98477b0a26969ef7d8b9987",
+            None,
+            1,
+        ),
+        ("/data/7b/qwen-32b", None, 64),
+        ("openai/gpt-oss-120b", "mxfp4", 60),
+        ("nvidia/Llama-3.1-405B-Instruct-FP8", "modelopt", 405),
+        ("org/Llama-3-8B-bf16", "fp8", 8),
+        # Nothing is said, or not how much.
+        ("Qwen/Qwen1.5-MoE-A2.7B", None, None),
+        ("google/gemma-3n-E4B-it", None, None),
+        ("org/Other-17B-64E", None, None),
+        ("org/Big-70B-distilled-8B", None, None),
+        ("bartowski/Qwen2.5-7B-Instruct-GGUF", None, None),
+        ("org/Llama-3-8B", "compressed-tensors", None),
+        ("microsoft/phi-3-mini-128k-instruct", None, None),
+        ("./model", None, None),
+        ("", None, None),
+    ],
+)
+def test_a_models_name_states_its_weights(
+    name: str, quantization: str | None, gigabytes: float | None
+) -> None:
+    expected = None if gigabytes is None else round(gigabytes * 1e9)
+
+    assert suggest.model_weights_bytes(name, quantization) == expected
+
+
+@given(st.integers(1, 999), st.integers(1, 999))
+def test_more_parameters_weigh_more(first: int, second: int) -> None:
+    one, other = (suggest.model_weights_bytes(f"org/Model-{size}B") for size in (first, second))
+
+    assert one is not None
+    assert other is not None
+    assert (one < other) == (first < second)
+
+
+@given(st.text(), st.none() | st.text())
+def test_no_name_breaks_the_arithmetic(name: str, quantization: str | None) -> None:
+    found = suggest.model_weights_bytes(name, quantization)
+
+    assert found is None or found > 0

@@ -10,7 +10,7 @@ from vllm_triage import triage
 from vllm_triage.errors import RuleError, SourceError, TriageError
 from vllm_triage.facts import AnyFacts
 from vllm_triage.kinds import Confidence, Kind, Phase, Risk, Role, Severity
-from vllm_triage.model import Evidence, FixStep, Incident, Report, RunInfo, Source
+from vllm_triage.model import Evidence, FixStep, Incident, MemoryBudget, Report, RunInfo, Source
 from vllm_triage.pipeline import Scanner, __version__, triage
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "FixStep",
     "Incident",
     "Kind",
+    "MemoryBudget",
     "Phase",
     "Report",
     "Risk",

@@ -27,6 +27,7 @@ _UNITS = {
     "tb": 1024**4,
     "tib": 1024**4,
 }
+_MAX_SIZE = 1024.0**7
 _SIZE = regex.compile(r"\s*(-?\d[\d,]*(?:\.\d+)?)\s*([KMGTkmgt]?i?[Bb]?(?:ytes)?)\s*$")
 _FRACTION = regex.compile(r"-?\d+\.\d+")
 _NUMBER = regex.compile(r"-?\d[\d,_]*(?:\.\d+)?")
@@ -498,13 +499,15 @@ FAMILIES: dict[str, type[Facts]] = {
 def size(text: str) -> int | None:
     """Read a size such as `112.00 MiB`, `22.5 GiB`, `231892748kB` or `18329065000`, in bytes.
 
-    Binary units throughout, as torch, vLLM and the kernel use them. None when it is no size.
+    Binary units throughout, as torch, vLLM and the kernel use them. None when it is no size,
+    or one that no machine has.
     """
     found = _SIZE.match(text)
     if found is None:
         return None
     number, unit = found.groups()
-    return round(float(number.replace(",", "")) * _UNITS[unit.lower()])
+    value = float(number.replace(",", "")) * _UNITS[unit.lower()]
+    return round(value) if abs(value) < _MAX_SIZE else None
 
 
 def _number(text: str) -> float | None:

@@ -187,15 +187,16 @@ def render_verify(rule: Rule, values: Values, version: str | None) -> str | None
     if rule.verify is None:
         return None
     if isinstance(rule.verify, str):
-        return templates.fill(rule.verify, _safe(values))
+        return templates.fill_sentences(rule.verify, _safe(values)) or None
     known = versions.parse(version) is not None
     fitting = [form for form in rule.verify if holds(version, form.since, form.until)]
     newest = (fitting or _later(rule.verify, version))[-1]
-    text = templates.fill(newest.text, _safe(values))
+    text = templates.fill_sentences(newest.text, _safe(values)) or None
     if known or len(fitting) < 2 or text is None:
         return text
     older = fitting[-2]
-    return f"{text} vLLM {span(older.since, older.until)}: {templates.fill(older.text, _safe(values))}"
+    said = templates.fill_sentences(older.text, _safe(values))
+    return f"{text} vLLM {span(older.since, older.until)}: {said}" if said else text
 
 
 def steps(

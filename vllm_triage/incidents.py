@@ -1,8 +1,10 @@
 """Incidents: groups rendered, consequences under their cause."""
 
 from collections.abc import Callable, Collection, Sequence
+from math import prod
 
-from vllm_triage import templates
+from vllm_triage import cards, suggest, templates
+from vllm_triage.arguments import number
 from vllm_triage.catalogue import Catalogue
 from vllm_triage.causes import Group, order
 from vllm_triage.commands import suggested_command
@@ -11,12 +13,17 @@ from vllm_triage.facts import AnyFacts, build
 from vllm_triage.fixes import human, render_steps, render_verify, values_of
 from vllm_triage.kinds import Confidence, Kind, Phase
 from vllm_triage.matches import satisfies
-from vllm_triage.model import Evidence, FixStep, Incident
+from vllm_triage.memory import budget
+from vllm_triage.model import Evidence, FixStep, Incident, MemoryBudget
 from vllm_triage.rules import Variant
+from vllm_triage.run import Run
 
 Redact = Callable[[str], str]
 
 MAX_TEXT = 2000
+_MAX_PARALLEL = 4096
+_OF_CARDS = (Kind.OOM_LOAD, Kind.OOM_QUANTIZED, Kind.OOM_KV_CACHE)
+_OF_MEMORY = (*_OF_CARDS, Kind.OOM_INFERENCE, Kind.PERFORMANCE_KV_CACHE_PRESSURE)
 
 
 def _variant(kind: Kind, group: Group, catalogue: Catalogue) -> Kind:
@@ -118,11 +125,13 @@ def _incident(
         area=kind.area,
         severity=group.severity,
         role=group.role,
-        title=_filled(rule.title, values),
-        summary=_filled(rule.summary, values),
-        cause=_filled(rule.cause, values),
+        title=templates.fill(rule.title, values) or kind.value,
+        summary=templates.fill_sentences(rule.summary, values),
+        cause=templates.fill_sentences(rule.cause, values),
         confidence=group.confidence,
         facts=facts,
+        memory=_memory(group, facts),
+        cards=_cards(group) if kind in _OF_CARDS else None,
         fix_steps=fix_steps,
         suggested_command=redact(command) if command else None,
         evidence=tuple(
@@ -150,14 +159,48 @@ def _is_certain(step: FixStep) -> bool:
     return not step.do.startswith(("Where ", "Only where ", "For "))
 
 
-def _filled(template: str, values: dict[str, str]) -> str:
-    text = templates.fill(template, values)
-    if text is not None:
-        return text
+def _memory(group: Group, facts: AnyFacts) -> MemoryBudget | None:
+    run = group.run
+    if group.kind not in _OF_MEMORY or _is_on_cpu(group):
+        return None
+    share = number(run.arguments, "gpu_memory_utilization")
+    return budget(facts, run.memory, (group.line.process, group.line.pid), share)
+
+
+def _cards(group: Group) -> str | None:
+    """Which cards hold the weights: those that the log measured, else those that the name states."""
+    run = group.run
+    if _is_on_cpu(group):
+        return None
+    name, quantization = run.model or "", group.quantization or run.quantization
+    named, measured = suggest.model_weights_bytes(name, quantization), _measured_weights(run)
+    width = suggest.bytes_per_parameter(name, quantization)
+    if measured is not None and (named is None or not 0.67 < measured / named < 1.5):
+        # A local folder may hold weights of any width.
+        width = None
+    return cards.sentence(measured or named, width)
+
+
+def _measured_weights(run: Run) -> float | None:
+    """One GPU's weights times the GPUs that share them; None where a GPU's part says less of the whole."""
+    if run.weights_bytes is None or any(
+        run.arguments.get(name) for name in ("cpu_offload_gb", "enable_expert_parallel")
+    ):
+        return None
+    sizes = [
+        number(run.arguments, name) or number(run.config, name) or 1
+        for name in ("tensor_parallel_size", "pipeline_parallel_size")
+    ]
     return (
-        templates.fill(template, dict.fromkeys(templates.names(template), "?") | values)
-        or template
+        run.weights_bytes * prod(sizes)
+        if all(1 <= one <= _MAX_PARALLEL for one in sizes)
+        else None
     )
+
+
+def _is_on_cpu(group: Group) -> bool:
+    device = group.run.config.get("device_config")
+    return device == "cpu" or (group.run.version or "").endswith("+cpu")
 
 
 def fact_texts(facts: AnyFacts) -> dict[str, str]:

@@ -102,6 +102,45 @@ class FixStep(_Frozen):
     """An address with more about it."""
 
 
+class MemoryBudget(_Frozen):
+    """The memory of one GPU as the log gives it; what it does not state is None and left out of the JSON."""
+
+    process: str | None = None
+    """The worker whose numbers these are."""
+    gpu_index: int | None = None
+    """The GPU's index among the visible ones."""
+    gpu_memory_utilization: float | None = None
+    """The share of the GPU that vLLM may use, 0 to 1."""
+    total_bytes: int | None = None
+    """The GPU's capacity."""
+    desired_bytes: int | None = None
+    """Total times utilization: what vLLM may use."""
+    weights_bytes: int | None = None
+    """The model's weights."""
+    activations_bytes: int | None = None
+    """The peak of PyTorch's activations while profiling."""
+    non_torch_bytes: int | None = None
+    """What the process holds outside PyTorch, such as NCCL's buffers."""
+    cuda_graphs_bytes: int | None = None
+    """CUDA graphs, measured, else estimated."""
+    kv_cache_bytes: int | None = None
+    """What is left for the KV cache; negative when the rest already exceeds the share."""
+    kv_cache_needed_bytes: int | None = None
+    """The KV cache that one request of the full context needs."""
+    other_processes_bytes: int | None = None
+    """What other processes hold."""
+    process_bytes: int | None = None
+    """What this process held when it failed."""
+    allocated_bytes: int | None = None
+    """What PyTorch had allocated."""
+    reserved_bytes: int | None = None
+    """What PyTorch had reserved but not allocated."""
+    requested_bytes: int | None = None
+    """What the failing allocation asked for."""
+    free_bytes: int | None = None
+    """What was free when it failed."""
+
+
 class Incident(_Frozen):
     """One thing that broke, with its proof and its remedy."""
 
@@ -125,6 +164,10 @@ class Incident(_Frozen):
     """How sure the kind is."""
     facts: AnyFacts
     """What the lines state."""
+    memory: MemoryBudget | None = None
+    """The GPU's memory, where the kind is about it and the log states at least two sizes."""
+    cards: str | None = None
+    """One sentence: which GPUs would hold the weights, where it matters and their size is known."""
     fix_steps: tuple[FixStep, ...] = ()
     """What to do, in order."""
     suggested_command: str | None = None
@@ -155,9 +198,10 @@ class Incident(_Frozen):
     @model_serializer(mode="wrap")
     def _without_empty_facts(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
         out: dict[str, object] = handler(self)
-        facts = out.get("facts")
-        if isinstance(facts, dict):
-            out["facts"] = {name: value for name, value in facts.items() if value is not None}
+        for part in ("facts", "memory"):
+            values = out.get(part)
+            if isinstance(values, dict):
+                out[part] = {name: value for name, value in values.items() if value is not None}
         return out
 
 

@@ -95,6 +95,7 @@ def _rule(kind: Kind, rule: Rule, matcher: Matcher) -> Iterator[str]:
     shown = [("title", rule.title), ("summary", rule.summary), ("cause", rule.cause)]
     for name, text in [*shown, *(("verify", text) for text in rule.verify_texts)]:
         yield from (f"{where}: {name}: {problem}" for problem in _template(text, fields))
+    yield from (f"{where}: {problem}" for problem in _always_said(rule))
     try:
         title = templates.fill(rule.title, {}) or rule.title
         if len(title) > MAX_TITLE:
@@ -118,6 +119,19 @@ def _rule(kind: Kind, rule: Rule, matcher: Matcher) -> Iterator[str]:
         )
     if rule.variant is not None:
         yield from (f"{where}, variant: {problem}" for problem in _variant(kind, rule, matcher))
+
+
+def _always_said(rule: Rule) -> Iterator[str]:
+    """A report must have a title, a summary and a cause, however little the log states."""
+    try:
+        if templates.fill(rule.title, {}) is None:
+            yield f"title: every placeholder needs a fallback (in {rule.title!r})"
+        for name in ("summary", "cause"):
+            if not templates.fill_sentences(getattr(rule, name), {}):
+                yield f"{name}: says nothing where the log states nothing; give a placeholder a fallback"
+    except ValueError:
+        # A brace that is no placeholder is told by itself.
+        return
 
 
 def _template(text: str, fields: frozenset[str]) -> Iterator[str]:

@@ -10,6 +10,7 @@ from vllm_triage.echoes import Echo, EchoReader, devices
 from vllm_triage.facts import size
 from vllm_triage.kinds import Level, Phase
 from vllm_triage.lines import Line, Origin
+from vllm_triage.memory import Memory
 from vllm_triage.model import RunInfo
 
 _MAX_ARGUMENTS_TEXT = 65536
@@ -97,6 +98,7 @@ class Run:
     has_banner: bool = False
     nccl_version: str | None = None
     weights_bytes: int | None = None
+    memory: Memory = field(default_factory=Memory)
     torch_version: str | None = None
     devices: int | None = None
     kv_cache_tokens: int | None = None
@@ -186,6 +188,8 @@ class Runs:
             run.was_serving = True
         elif line.level is not Level.DEBUG:
             run = self._log(run, line, text)
+        if ("GiB" in text or " took " in text) and line.origin is Origin.LOG:
+            run.memory.feed((line.process, line.pid), text)
         if line.time is not None:
             run.first_seen = run.first_seen or line.time
             run.last_seen = line.time

@@ -1,10 +1,12 @@
 """Texts with placeholders: `{name:fallback}`, `{{` and `}}` for braces."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import regex
 
+# A sentence ends where the next one's first word follows, or a placeholder.
+_SENTENCE_END = regex.compile(r"(?<=[.!?][`\")]?)\s+(?=[\p{Lu}\d`\"'(]|$)")
 _TOKEN = regex.compile(r"\{\{|\}\}|\{([a-z_0-9]+):([^{}]*)\}|[{}]")
 
 
@@ -44,13 +46,31 @@ def names(template: str) -> frozenset[str]:
 
 def fill(template: str, values: Mapping[str, str]) -> str | None:
     """Put values, else fallbacks, in place; None when a name has neither."""
-    out: list[str] = []
+    return _joined(parse(template), values)
+
+
+def fill_sentences(template: str, values: Mapping[str, str]) -> str:
+    """Fill a text; a sentence with a name that has neither value nor fallback is left out.
+
+    The empty text when nothing is left.
+    """
+    sentences: list[list[str | Placeholder]] = [[]]
     for part in parse(template):
-        if isinstance(part, str):
-            out.append(part)
+        if isinstance(part, Placeholder):
+            sentences[-1].append(part)
             continue
-        text = values.get(part.name) or part.fallback
-        if not text:
+        first, *rest = _SENTENCE_END.split(part)
+        sentences[-1].append(first)
+        sentences += [[piece] for piece in rest]
+    filled = (_joined(parts, values) for parts in sentences)
+    return " ".join(text.strip() for text in filled if text and text.strip())
+
+
+def _joined(parts: Sequence[str | Placeholder], values: Mapping[str, str]) -> str | None:
+    out: list[str] = []
+    for part in parts:
+        text = part if isinstance(part, str) else values.get(part.name) or part.fallback
+        if not text and isinstance(part, Placeholder):
             return None
         out.append(text)
     return "".join(out)

@@ -11,7 +11,7 @@ from vllm_triage.fixes import render_steps, render_verify, steps
 from vllm_triage.kinds import Kind
 from vllm_triage.model import FixStep
 from vllm_triage.rules import Fix, Rule, Topic
-from vllm_triage.templates import fill
+from vllm_triage.templates import fill_sentences
 from vllm_triage.versions import holds
 
 WIDTH = 80
@@ -55,7 +55,7 @@ def _kind(kind: Kind, rule: Rule, catalogue: Catalogue, version: str | None) -> 
     out += _steps(render_steps(rule, None, version))
     verify = render_verify(rule, {}, version)
     if verify:
-        out += ["", *_para(f"Check: {_plain(verify)}")]
+        out += ["", *_para(f"Check: {verify}".replace("`", ""))]
     if rule.collect:
         out += [
             "",
@@ -122,7 +122,8 @@ def _compared(heading: str, entry: Rule | Topic, releases: Sequence[str]) -> str
             out += _para(f"({_plain(fix.why)})", "     ", "      ")
     if isinstance(entry, Rule) and entry.verify:
         shown = [
-            (release, _plain(render_verify(entry, {}, release) or "")) for release in releases
+            (release, (render_verify(entry, {}, release) or "").replace("`", ""))
+            for release in releases
         ]
         out += ["", "Check", *_side_by_side(shown, "  ", wrap=True)]
     return "\n".join(out) + "\n"
@@ -219,4 +220,4 @@ def _para(text: str, first: str = "", rest: str = "") -> list[str]:
 
 
 def _plain(template: str) -> str:
-    return (fill(template, {}) or template).replace("`", "")
+    return fill_sentences(template, {}).replace("`", "")

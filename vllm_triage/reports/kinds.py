@@ -8,7 +8,7 @@ from vllm_triage.fixes import render_steps
 from vllm_triage.kinds import Kind
 from vllm_triage.model import FixStep
 from vllm_triage.rules import Pattern, Rule
-from vllm_triage.templates import fill
+from vllm_triage.templates import fill_sentences
 
 WIDTH = 80
 _MAX_EXAMPLE = 160
@@ -99,4 +99,4 @@ def _code(text: str) -> str:
 
 
 def _plain(template: str) -> str:
-    return fill(template, {}) or template
+    return fill_sentences(template, {})

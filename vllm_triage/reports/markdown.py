@@ -4,6 +4,7 @@ import regex
 
 from vllm_triage.incidents import fact_texts
 from vllm_triage.model import Evidence, FixStep, Incident, Report
+from vllm_triage.reports.budget import heading, rows
 from vllm_triage.reports.clean import clean
 
 _MARKUP = regex.compile(r"([\\`*_{}\[\]<>|#@~])")
@@ -36,6 +37,7 @@ def render(report: Report) -> str:
             "",
             *_fenced([root.suggested_command], "sh"),
         ]
+    out += _memory(root)
     if root.verify:
         out += ["", f"**Verify.** {_escape(root.verify)}"]
     others = [incident for incident in report.incidents if incident is not root]
@@ -64,6 +66,18 @@ def _facts(report: Report, incident: Incident) -> list[str]:
         *(f"| {name} | {_escape(clean(text))} |" for name, text in rows),
         "",
     ]
+
+
+def _memory(incident: Incident) -> list[str]:
+    out: list[str] = []
+    if incident.memory is not None:
+        whose, gap = heading(incident.memory)
+        out += ["", f"**{_escape(whose)}**" + (f": {gap}" if gap else "")]
+        shown = rows(incident.memory)
+        if shown:
+            out += ["", "| memory | size | of total |", "|---|---:|---:|"]
+            out += [f"| {label} | {size} | {share} |" for label, size, share in shown]
+    return [*out, "", _escape(incident.cards)] if incident.cards else out
 
 
 def _lines(evidence: tuple[Evidence, ...]) -> list[str]:

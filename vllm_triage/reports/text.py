@@ -10,6 +10,7 @@ from vllm_triage import lines, versions
 from vllm_triage.commands import has_change
 from vllm_triage.kinds import Confidence, Phase, Role, Severity
 from vllm_triage.model import Evidence, FixStep, Incident, Report, RunInfo
+from vllm_triage.reports.budget import heading, rows
 from vllm_triage.reports.clean import clean, located
 
 _COLOURS = {Severity.FATAL: "1;31", Severity.DEGRADED: "1;33", Severity.NOTICE: "1;36"}
@@ -127,6 +128,7 @@ def _incident(page: _Page, report: Report, incident: Incident, *, every: bool) -
             page.paint(f"Your command, with {number}", "1"),
             *_command(page, incident.suggested_command, _INDENT),
         ]
+    out += _memory(page, incident)
     if is_orphan and incident.collect:
         out += ["", page.paint("Collect, while the cause is unknown", "1")]
         for item in incident.collect:
@@ -226,6 +228,22 @@ def _step(page: _Page, step: FixStep, run: RunInfo | None) -> list[str]:
         note = f"documented as {step.documented_as}" + (f"; {note}" if note else "")
     if note:
         out += [page.paint(row, "2") for row in page.wrapped(f"({_plain(note)})", " " * 5)]
+    return out
+
+
+def _memory(page: _Page, incident: Incident) -> list[str]:
+    """The GPU's memory in a few rows, and which cards would hold the weights."""
+    out: list[str] = []
+    if incident.memory is not None:
+        whose, gap = heading(incident.memory)
+        title = f"{whose}: {gap}" if gap else whose
+        out += ["", *(page.paint(row, "1") for row in page.wrapped(title, "", _INDENT))]
+        out += [
+            f"{_INDENT}{label:<16} {size:>10} {share:>5}".rstrip()
+            for label, size, share in rows(incident.memory)
+        ]
+    if incident.cards:
+        out += [*([] if out else [""]), *page.wrapped(incident.cards, "")]
     return out
 
 
