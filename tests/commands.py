@@ -92,7 +92,7 @@ def faults(command: str, version: str) -> tuple[str, ...]:
     out: list[str] = []
     line, comment = with_comment(command)
     try:
-        pieces = list(_simple(line))
+        pieces = list(simple_commands(line))
     except ValueError as error:
         return (f"the shell cannot read it: {error}",)
     for words in pieces:
@@ -111,10 +111,10 @@ def with_comment(command: str) -> tuple[str, str]:
     return (command, "") if found is None else (command[: found.start()], command[found.end() :])
 
 
-def _simple(line: str) -> Iterator[list[str]]:
+def simple_commands(line: str) -> Iterator[list[str]]:
     """The simple commands of a shell line, `$(...)` among them."""
     for inner in _SUBSTITUTION.findall(line):
-        yield from _simple(inner)
+        yield from simple_commands(inner)
     words: list[str] = []
     plain = _REDIRECTION.sub(" ", _SUBSTITUTION.sub("WORD", line.replace("\\\n", " ")))
     for row in plain.split("\n"):

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 import regex
 
-from tests.commands import PROGRAMS, faults, with_comment
+from tests.commands import PROGRAMS, faults, simple_commands, with_comment
 from tests.conftest import FIXTURES
 from tests.releases import ALL, NEWEST, VERSIONS, Releases, span
 from tests.texts import text_faults
 from vllm_triage.catalogue import load
+from vllm_triage.cli import main_group
 from vllm_triage.fixes import render_verify, steps
 from vllm_triage.model import FixStep
 from vllm_triage.rules import Fix, Form, Rule, Topic
@@ -190,6 +191,28 @@ def test_a_page_s_commands_hold_in_the_newest_release(page: Path) -> None:
     assert wrong == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_page_s_own_commands_have_their_options(page: Path) -> None:
+    code = [
+        *blocks(page.read_text("utf-8")),
+        *regex.findall(r"`(vllm-triage [^`]+)`", page.read_text("utf-8")),
+    ]
+    for row in code:
+        for words in simple_commands(with_comment(row)[0]):
+            if words[0].rpartition("/")[2] != "vllm-triage":
+                continue
+            name = words[1] if len(words) > 1 and words[1] in main_group.commands else "triage "
+            options = {
+                option for param in main_group.commands[name].params for option in param.opts
+            }
+            given = {
+                word.partition("=")[0]
+                for word in words[1:]
+                if word.startswith("-") and word != "-"
+            }
+            assert given - options - {"--help"} == set(), row
+
+
 def test_the_page_of_kinds_shows_only_steps_that_are_checked_here() -> None:
     known = {
         row.strip()
@@ -285,6 +308,7 @@ def test_a_right_command_is_accepted(command: str, version: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
+        "vllm bench latency (0.8.0 and later) measures it.",
         "Set `--swap-space 0`.",
         "Read `vllm:gpu_cache_usage_perc`.",
         "`VLLM_ATTENTION_BACKEND` (0.4.3 - 0.33.0) chooses it.",

@@ -21,7 +21,8 @@ _FOREIGN = frozenset(
 )  # fmt: skip
 
 _TOKEN = regex.compile(
-    r"(?<![\w./-])--[a-zA-Z][\w.-]*\w|\b(?:VLLM|NCCL|GLOO|CUDA|TORCH|PYTORCH|HF|UCX|HCCL)_[A-Z0-9_]*[A-Z0-9]\b|vllm:[a-z0-9_]+"
+    r"(?<![\w./-])--[a-zA-Z][\w.-]*\w|\b(?:VLLM|NCCL|GLOO|CUDA|TORCH|PYTORCH|HF|UCX|HCCL)_[A-Z0-9_]*[A-Z0-9]\b"
+    r"|vllm:[a-z0-9_]+|\bvllm (?:bench (?:latency|serve|throughput)|collect-env)\b"
 )
 _CODE = regex.compile(r"`([^`]+)`")
 _RELEASE = r"(?:vLLM )?(0\.\d+(?:\.\d+){0,2}(?:\.post\d+)?)"
@@ -80,6 +81,8 @@ def _is_command(code: str) -> bool:
 def _held(token: str) -> Releases:
     if token.startswith("vllm:"):
         return releases.metric(token)
+    if token.startswith("vllm "):
+        return releases.subcommand(token.removeprefix("vllm "))
     if token.startswith("--"):
         base = token.partition(".")[0].partition("=")[0]
         if base in _FOREIGN:
