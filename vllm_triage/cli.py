@@ -1,7 +1,6 @@
 """The command: options in, exit code out; the only module that speaks to the terminal."""
 
 import contextlib
-import json
 import os
 import shutil
 import sys
@@ -12,15 +11,20 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem
 
-from vllm_triage import __version__, versions
-from vllm_triage.catalogue import load
+from vllm_triage import __version__
+from vllm_triage.cli_pages import (
+    check_rules_command,
+    explain_command,
+    kinds_command,
+    rules_option,
+    schema_command,
+)
 from vllm_triage.cli_stream import filter_command
 from vllm_triage.errors import TriageError
 from vllm_triage.kinds import Severity
 from vllm_triage.model import Report
 from vllm_triage.pipeline import triage_paths
-from vllm_triage.reports import FORMATS, explain, kinds, kinds_page, text
-from vllm_triage.rule_check import check
+from vllm_triage.reports import FORMATS, text
 
 NAME = "vllm-triage"
 FOUND = 1
@@ -28,14 +32,6 @@ FAILED = 2
 INTERRUPTED = 130
 _DEFAULT = "triage "
 _HELP = {"help_option_names": ["-h", "--help"]}
-
-_rules = click.option(
-    "--rules",
-    "rules",
-    metavar="FOLDER",
-    multiple=True,
-    help="Add or replace rules from AREA/KIND.toml files.",
-)
 
 
 class _Default(click.Command):
@@ -113,7 +109,7 @@ def main_group() -> None:
     metavar="N,N",
     help="Write the server's command with the changes of these steps, not of the first.",
 )
-@_rules
+@rules_option
 @click.option("--no-redact", is_flag=True, help="Keep tokens, keys and passwords in the output.")
 @click.option("--no-pager", is_flag=True, help="Print a long report at once, not page by page.")
 @click.option(
@@ -267,67 +263,14 @@ def _progress() -> Callable[[int], None] | None:
     return show
 
 
-def _names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    catalogue = load()
-    names = [*(kind.value for kind in catalogue.rules), *catalogue.topics]
-    return [name for name in names if name.startswith(incomplete)]
-
-
-@main_group.command("explain", context_settings=_HELP)
-@click.argument("name", metavar="KIND|TOPIC", shell_complete=_names)
-@click.option(
-    "--vllm",
-    metavar="VERSION",
-    multiple=True,
-    help="Show the steps for this vLLM release; given twice, side by side.",
-)
-@_rules
-def explain_command(name: str, vllm: tuple[str, ...], rules: tuple[str, ...]) -> int:
-    """Show what a kind means and its steps, or a reference topic."""
-    for release in vllm:
-        if versions.parse(release) is None:
-            message = f"--vllm {release}: not a release; write it as 0.10.2"
-            raise click.UsageError(message)
-    click.echo(explain(name, load(rules), tuple(dict.fromkeys(vllm))), nl=False)
-    return 0
-
-
-@main_group.command("kinds", context_settings=_HELP)
-@click.option(
-    "--format",
-    "-f",
-    "form",
-    type=click.Choice(["text", "markdown"]),
-    default="text",
-    show_default=True,
-)
-@_rules
-def kinds_command(form: str, rules: tuple[str, ...]) -> int:
-    """List all kinds and topics; as Markdown with all steps and patterns."""
-    click.echo((kinds_page if form == "markdown" else kinds)(load(rules)), nl=False)
-    return 0
-
-
-@main_group.command("check-rules", context_settings=_HELP)
-@click.argument("folder", required=False, type=click.Path(path_type=Path))
-def check_rules_command(folder: Path | None) -> int:
-    """Check rule files: hits, misses, templates, linear time."""
-    problems = check(folder)
-    for problem in problems:
-        click.echo(problem)
-    if not problems:
-        click.echo("All rules keep their promises.", err=True)
-    return FAILED if problems else 0
-
-
-main_group.add_command(filter_command)
-
-
-@main_group.command("schema", context_settings=_HELP)
-def schema_command() -> int:
-    """Print the JSON Schema of --format json."""
-    click.echo(json.dumps(Report.model_json_schema(), indent=2))
-    return 0
+for _command in (
+    explain_command,
+    kinds_command,
+    filter_command,
+    check_rules_command,
+    schema_command,
+):
+    main_group.add_command(_command)
 
 
 def main(args: list[str] | None = None) -> None:

@@ -17,7 +17,11 @@ _INTERRUPTED = 130
 _SIGINT = 2
 
 
-@click.command("filter", context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(
+    "filter",
+    short_help="Pass a log on unchanged and tell its incidents beside it.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.option(
     "--protocol",
     type=click.Choice([protocol.value for protocol in Protocol]),

@@ -1,0 +1,83 @@
+"""The commands that show what the tool knows: kinds, topics, rules and the schema."""
+
+import json
+from pathlib import Path
+
+import click
+
+from vllm_triage import versions
+from vllm_triage.catalogue import load
+from vllm_triage.model import Report
+from vllm_triage.reports import explain, kinds, kinds_page
+from vllm_triage.rule_check import check
+
+_FAILED = 2
+_HELP = {"help_option_names": ["-h", "--help"]}
+
+rules_option = click.option(
+    "--rules",
+    "rules",
+    metavar="FOLDER",
+    multiple=True,
+    help="Add or replace rules from AREA/KIND.toml files.",
+)
+
+
+def _names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    catalogue = load()
+    names = [*(kind.value for kind in catalogue.rules), *catalogue.topics]
+    return [name for name in names if name.startswith(incomplete)]
+
+
+@click.command("explain", context_settings=_HELP)
+@click.argument("name", metavar="KIND|TOPIC", shell_complete=_names)
+@click.option(
+    "--vllm",
+    metavar="VERSION",
+    multiple=True,
+    help="Show the steps for this vLLM release; given twice, side by side.",
+)
+@rules_option
+def explain_command(name: str, vllm: tuple[str, ...], rules: tuple[str, ...]) -> int:
+    """Show what a kind means and its steps, or a reference topic."""
+    for release in vllm:
+        if versions.parse(release) is None:
+            message = f"--vllm {release}: not a release; write it as 0.10.2"
+            raise click.UsageError(message)
+    click.echo(explain(name, load(rules), tuple(dict.fromkeys(vllm))), nl=False)
+    return 0
+
+
+@click.command("kinds", context_settings=_HELP)
+@click.option(
+    "--format",
+    "-f",
+    "form",
+    type=click.Choice(["text", "markdown"]),
+    default="text",
+    show_default=True,
+)
+@rules_option
+def kinds_command(form: str, rules: tuple[str, ...]) -> int:
+    """List all kinds and topics; in Markdown, with their steps."""
+    click.echo((kinds_page if form == "markdown" else kinds)(load(rules)), nl=False)
+    return 0
+
+
+@click.command("check-rules", context_settings=_HELP)
+@click.argument("folder", required=False, type=click.Path(path_type=Path))
+def check_rules_command(folder: Path | None) -> int:
+    """Check rule files: hits, misses, templates, linear time."""
+    problems = check(folder)
+    for problem in problems:
+        click.echo(problem)
+    if not problems:
+        click.echo("All rules keep their promises.", err=True)
+    return _FAILED if problems else 0
+
+
+@click.command("schema", context_settings=_HELP)
+def schema_command() -> int:
+    """Print the JSON Schema of --format json."""
+    click.echo(json.dumps(Report.model_json_schema(), indent=2))
+    return 0
