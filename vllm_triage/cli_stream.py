@@ -1,5 +1,6 @@
 """The commands that attach to a running log."""
 
+import contextlib
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -97,6 +98,11 @@ def filter_command(
     if sys.stdin is None or sys.stdin.isatty():
         message = "no log on standard input: journalctl -fu vllm | vllm-triage filter"
         raise click.UsageError(message)
+    if sys.__stdout__ is None:
+        message = (
+            "standard output is closed: nobody would get the log; send it to a file or a pipe"
+        )
+        raise click.UsageError(message)
     scanner = Scanner("<stdin>", rules=rules, redact=not no_redact, message_keys=message_keys)
     aside: list[Callable[[bytes], None]] = []
     tell = _sink(incidents, aside)
@@ -110,10 +116,13 @@ def filter_command(
         key=key,
         source_keys=source_keys,
         idle_s=idle,
+        warn=_warn,
     )
     loop = Loop(stream, sys.stdin.fileno(), sys.stdout.fileno(), idle_s=idle)
     aside.append(loop.aside)
-    loop.run()
+    # Where the reader has gone nothing is left to do.
+    with contextlib.suppress(BrokenPipeError):
+        loop.run()
     return _INTERRUPTED if loop.signal == _SIGINT else 0
 
 
@@ -126,4 +135,10 @@ def _sink(
         return to_stderr()
     if incidents == "-":
         return lambda update: aside[0]((ndjson.line(update) + "\n").encode())
-    return FileSink(Path(incidents), lambda text: click.echo(f"vllm-triage: {text}", err=True))
+    return FileSink(Path(incidents), _warn)
+
+
+def _warn(text: str) -> None:
+    # Standard error may be closed or full: the log goes on.
+    with contextlib.suppress(OSError, ValueError):
+        click.echo(f"vllm-triage: {text}", err=True)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import regex
 
 from vllm_triage.margins import Margin
+from vllm_triage.sources import printable
 
 _MAX_PARTIAL = 1_048_576
 _MAX_PARTIALS = 64
@@ -411,12 +412,16 @@ def _string(text: str) -> str | None:
         found = json.loads(text)
     except ValueError:
         return None
-    return found if isinstance(found, str) else None
+    return printable(found) if isinstance(found, str) else None
 
 
 def _json(text: str) -> Mapping[str, object] | None:
     try:
         record = json.loads(text)
+        if "\\ud" in text or "\\uD" in text:
+            # Halves of characters cannot be written as UTF-8.
+            shown = json.dumps(record, ensure_ascii=False).encode("utf-8", "replace")
+            record = json.loads(shown)
     except (ValueError, RecursionError):
         return None
     return record if isinstance(record, dict) else None

@@ -1,25 +1,33 @@
 """The loop: bytes from one descriptor to another through a filter, until the end or a signal."""
 
 import contextlib
+import errno
 import os
 import select
 import signal
 import time
+from collections import deque
 from collections.abc import Iterator
 
+from vllm_triage.errors import SourceError
 from vllm_triage.stream import Filter
 
 _CHUNK = 65536
 # What may still be read after SIGTERM: no more than a pipe holds.
 _LAST = 1_048_576
+# What may be handed on before it is looked at, and how much is looked at between two reads.
+_MAX_BEHIND = 8_388_608
+_SLICE = 8192
 
 
 class Loop:
     """Runs a filter between two descriptors.
 
-    What is read is written before it is looked at, so a line never waits for its own analysis.
+    Text is written as soon as it is read; it is looked at while no more is there to read, or
+    when 8 MiB wait for it. So a line never waits for the analysis, and memory is bounded.
     SIGTERM and SIGINT end the loop as the end of input does, after what the pipe still holds.
-    Raises BrokenPipeError when the reader has gone, OSError when the output cannot be written.
+    Whatever ends it, what the lines told is told. Raises BrokenPipeError when the reader has
+    gone, OSError when the output cannot be written, SourceError when the input cannot be read.
     """
 
     def __init__(self, stream: Filter, source: int, target: int, *, idle_s: float = 2.0) -> None:
@@ -30,8 +38,11 @@ class Loop:
         self._ticked = 0.0
         self.signal: int | None = None
         """The signal that ended it."""
+        self._problem: OSError | None = None
         self._is_at_line_end = True
         self._aside: list[bytes] = []
+        self._behind: deque[tuple[bytes, float]] = deque()
+        self._size_behind = 0
 
     def aside(self, line: bytes) -> None:
         """Write a whole line of our own between two lines of the stream."""
@@ -40,28 +51,64 @@ class Loop:
     def run(self) -> None:
         """Run until the end of input or a signal."""
         with _wakeup() as waker:
-            while self.signal is None:
-                ready, _, _ = select.select([self._in, waker], [], [], self._tick_s)
-                if waker in ready:
-                    self.signal = os.read(waker, 1)[0]
-                    break
-                if self._in in ready and not self._step():
-                    break
+            try:
+                self._follow(waker)
+                if self.signal is not None:
+                    self._drain()
+            finally:
+                # Also when the output has failed: the incidents may go elsewhere.
+                while self._behind:
+                    self._look()
+                rest = self._filter.close()
+            self._write(rest)
+            self._write_aside(is_end=True)
+        if self._problem is not None:
+            reason = self._problem.strerror or self._problem
+            message = f"<stdin>: cannot be read: {reason}; pipe a log into it"
+            raise SourceError(message)
+
+    def _follow(self, waker: int) -> None:
+        while True:
+            wait_s = 0.0 if self._behind else self._tick_s
+            ready, _, _ = select.select([self._in, waker], [], [], wait_s)
+            if waker in ready:
+                self.signal = os.read(waker, 1)[0]
+                return
+            if self._in in ready and self._size_behind < _MAX_BEHIND:
+                if not self._step():
+                    return
+            elif self._behind:
+                self._look()
+                self._write_aside()
+            if not self._behind:
                 self._tick()
-            if self.signal is not None:
-                self._drain()
-            rest = self._filter.close()
-        self._write(rest)
-        self._write_aside(is_end=True)
 
     def _step(self) -> bool:
-        data = os.read(self._in, _CHUNK)
+        """Read once and hand on; False at the end."""
+        try:
+            data = os.read(self._in, _CHUNK)
+        except BlockingIOError:
+            return True
+        except OSError as error:
+            # A terminal that went away has ended.
+            self._problem = None if error.errno == errno.EIO else error
+            return False
         if not data:
             return False
+        now = time.monotonic()
+        for start in range(0, len(data), _SLICE):
+            self._behind.append((data[start : start + _SLICE], now))
+        self._size_behind += len(data)
         self._write(self._filter.pass_on(data))
-        self._write(self._filter.feed(data, time.monotonic()))
+        while self._behind and not self._filter.passes_first:
+            self._write(self._look())
         self._write_aside()
         return True
+
+    def _look(self) -> bytes:
+        data, at = self._behind.popleft()
+        self._size_behind -= len(data)
+        return self._filter.feed(data, at)
 
     def _tick(self) -> None:
         now = time.monotonic()

@@ -89,9 +89,18 @@ class Scanner:
         self._assembler = Assembler()
 
     @property
+    def name(self) -> str:
+        """The current source's name."""
+        return self._name
+
+    @property
     def number(self) -> int:
         """The number of the last physical line."""
         return self._number
+
+    @number.setter
+    def number(self, number: int) -> None:
+        self._number = number
 
     def feed(self, line: str) -> Iterator[Update]:
         """Take one line (or several, with newlines); give the incidents that it completes or changes."""

@@ -4,16 +4,19 @@ import json
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
+from functools import partial
 from typing import NamedTuple
 
 from vllm_triage.envelopes import lookup, unescaped
 from vllm_triage.model import Update
 from vllm_triage.pipeline import Scanner
 from vllm_triage.reports import ndjson
-from vllm_triage.sources import MAX_LINE, Splitter, decoded
+from vllm_triage.sources import MAX_LINE, Splitter, decoded, printable
 
 MAX_SOURCES = 1024
-MAX_RECORD = 16 * MAX_LINE
+# A record over this size is handed on unread.
+MAX_RECORD = MAX_LINE
+_MAX_GONE = 16_384
 _MAX_WAITING = 64
 _MAX_MARKS = 64
 
@@ -53,6 +56,10 @@ class Protocol(StrEnum):
 
 def _nobody(update: Update) -> None:
     """Nobody listens."""
+
+
+def _silent(text: str) -> None:
+    """Nobody is warned."""
 
 
 class _Source:
@@ -103,6 +110,9 @@ class Filter:
     `source_keys` are the fields whose values tell sources apart, `a.b` for nested ones;
     none: the usual ones of Kubernetes, Docker, journald and syslog. Each source is a run
     of its own, of at most 1024 at a time. Memory is bounded.
+
+    When looking at a line fails, which is a fault of ours, `warn` is told once and the
+    source begins anew; the log goes on.
     """
 
     def __init__(
@@ -115,6 +125,7 @@ class Filter:
         key: str = "vllm_triage",
         source_keys: Sequence[str] = (),
         idle_s: float = 2.0,
+        warn: Callable[[str], None] = _silent,
     ) -> None:
         self._protocol = protocol
         self._tell = tell
@@ -123,15 +134,23 @@ class Filter:
         self._source_keys = (tuple(source_keys),) if source_keys else SOURCE_KEYS
         self._idle_s = idle_s
         self._first = Scanner() if scanner is None else scanner
+        self._warn = warn
+        self._has_failed = False
         self._sources: OrderedDict[str, _Source] = OrderedDict()
+        self._gone: OrderedDict[str, int] = OrderedDict()
         self._splitter = Splitter()
         self._rest = bytearray()
         self._is_huge = False
         self._now = 0.0
 
+    @property
+    def passes_first(self) -> bool:
+        """Whether what comes in goes out before it is read, and reading it gives nothing more."""
+        return self._protocol is Protocol.LINES
+
     def pass_on(self, data: bytes) -> bytes:
         """What of `data` can be handed on before it is read: all of a text, nothing of records."""
-        return data if self._protocol is Protocol.LINES else b""
+        return data if self.passes_first else b""
 
     def feed(self, data: bytes, now: float) -> bytes:
         """Take what came at a monotonic time, in seconds; give what to hand on after `pass_on`."""
@@ -144,7 +163,7 @@ class Filter:
         out = [self._ended(line) for line in lines]
         self._rest += rest
         if self._protocol is Protocol.RSYSLOG:
-            del self._rest[MAX_RECORD:]
+            del self._rest[MAX_RECORD + 1 :]
         elif self._is_huge or len(self._rest) > MAX_RECORD:
             # No record of a log: it goes on as it comes.
             self._is_huge = True
@@ -158,7 +177,7 @@ class Filter:
         for source in self._sources.values():
             since = source.quiet_since(now - self._idle_s)
             if since is not None:
-                self._told(source, source.scanner.quiet(since))
+                self._ask(source, partial(Scanner.quiet, since=since))
 
     def close(self) -> bytes:
         """End the stream: give a last line without LF, tell the rest."""
@@ -181,6 +200,8 @@ class Filter:
         if self._is_huge:
             self._is_huge = False
             return line + b"\n"
+        if len(line) > MAX_RECORD:
+            return b"{}\n" if self._protocol is Protocol.RSYSLOG else line + b"\n"
         record = _record(line)
         if self._protocol is Protocol.RSYSLOG:
             return self._answer(line, record)
@@ -209,27 +230,57 @@ class Filter:
 
     def _name(self, record: Mapping[str, object]) -> str:
         for keys in self._source_keys:
-            values = [value for key in keys if isinstance(value := lookup(record, key), str)]
+            values = [
+                str(value)
+                for key in keys
+                if isinstance(value := lookup(record, key), str | int) and value != ""
+            ]
             if values:
-                return "/".join(values)[:256]
+                return printable("/".join(values)[:256])
         return ""
 
     def _source(self, name: str) -> _Source:
         source = self._sources.get(name)
-        if source is None:
-            scanner = self._first
-            if name or self._sources:
-                scanner = Scanner(name or "<stdin>", like=self._first)
-            source = self._sources[name] = _Source(scanner)
-            if len(self._sources) > MAX_SOURCES:
-                self._end(self._sources.popitem(last=False)[1])
-        else:
+        if source is not None:
             self._sources.move_to_end(name)
+            return source
+        scanner = self._scanner(name)
+        source = self._sources[name] = _Source(scanner)
+        if len(self._sources) > MAX_SOURCES:
+            gone, oldest = self._sources.popitem(last=False)
+            self._end(oldest)
+            self._gone[gone] = oldest.scanner.number
+            if len(self._gone) > _MAX_GONE:
+                self._gone.popitem(last=False)
         return source
 
+    def _scanner(self, name: str) -> Scanner:
+        before = self._gone.pop(name, 0)
+        if not (name or self._sources or before):
+            return self._first
+        scanner = Scanner(name or "<stdin>", like=self._first)
+        # A source that comes back goes on counting: no incident gets the id of an older one.
+        scanner.number = before
+        return scanner
+
     def _read(self, source: _Source, text: str) -> None:
-        self._told(source, source.scanner.feed(text))
+        self._ask(source, lambda scanner: scanner.feed(text))
         source.mark(self._now, self._idle_s / 2)
+
+    def _ask(self, source: _Source, question: Callable[[Scanner], Iterable[Update]]) -> None:
+        try:
+            self._told(source, question(source.scanner))
+        except Exception as error:  # noqa: BLE001
+            # The log goes on whatever becomes of its analysis.
+            if not self._has_failed:
+                self._has_failed = True
+                self._warn(
+                    f"a line could not be analysed ({type(error).__name__}: {error}); the log goes on. "
+                    "Please report this line to the authors of vllm-triage"
+                )
+            number = source.scanner.number
+            source.scanner = Scanner(source.scanner.name, like=self._first)
+            source.scanner.number = number
 
     def _told(self, source: _Source, updates: Iterable[Update]) -> None:
         for update in updates:
@@ -241,16 +292,20 @@ class Filter:
                 self._missed(source.waiting.popleft())
 
     def _end(self, source: _Source) -> None:
-        self._told(source, source.scanner.close())
+        self._ask(source, Scanner.close)
         for update in source.waiting:
             self._missed(update)
 
 
 def _record(line: bytes) -> Mapping[str, object] | None:
-    if not line.lstrip().startswith(b"{"):
+    if b"{" not in line[:64]:
+        return None
+    # json would read bytes as UTF-16 where they look like it.
+    text = line.decode("utf-8", "replace").lstrip("\ufeff \t\r")
+    if not text.startswith("{"):
         return None
     try:
-        record = json.loads(line)
+        record = json.loads(text)
     except (ValueError, RecursionError):
         return None
     return record if isinstance(record, dict) else None
