@@ -1,6 +1,7 @@
 """The commands that attach to a running log."""
 
 import contextlib
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -8,9 +9,10 @@ from pathlib import Path
 import click
 
 from vllm_triage.loop import Loop
+from vllm_triage.metrics import MetricsFile
 from vllm_triage.model import Update
 from vllm_triage.pipeline import Scanner
-from vllm_triage.reports import ndjson
+from vllm_triage.reports import LINES, Context
 from vllm_triage.sinks import FileSink, to_stderr
 from vllm_triage.stream import Filter, Protocol
 
@@ -33,8 +35,22 @@ _SIGINT = 2
 @click.option(
     "--incidents",
     metavar="FILE|-|stderr",
-    help="Write incidents there as NDJSON; - is standard output, between the lines.  "
+    help="Write incidents there, one a line; - is standard output, between the lines.  "
     "[default: stderr; with json and rsyslog only what found no record]",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(list(LINES)),
+    default="ndjson",
+    show_default=True,
+    help="How incidents are written; otel is OTLP's JSON, ecs Elastic's Common Schema.",
+)
+@click.option(
+    "--metrics-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE.prom",
+    help="Keep counts of the incidents there for node_exporter's textfile collector.",
 )
 @click.option(
     "--key",
@@ -75,6 +91,8 @@ _SIGINT = 2
 def filter_command(
     protocol: str,
     incidents: str | None,
+    form: str,
+    metrics_file: Path | None,
     key: str,
     message_keys: tuple[str, ...],
     source_keys: tuple[str, ...],
@@ -105,18 +123,19 @@ def filter_command(
         raise click.UsageError(message)
     scanner = Scanner("<stdin>", rules=rules, redact=not no_redact, message_keys=message_keys)
     aside: list[Callable[[bytes], None]] = []
-    tell = _sink(incidents, aside)
+    render = rendered(form, Context(service=service(), has_files=False))
+    tell = _sink(incidents, render, aside)
     is_text = spoken is Protocol.LINES
-    nowhere: Callable[[Update], None] = lambda _: None  # noqa: E731
+    metrics = MetricsFile(metrics_file, warn) if metrics_file else nowhere
     stream = Filter(
         spoken,
-        tell=tell or (to_stderr() if is_text else nowhere),
-        missed=nowhere if tell or is_text else to_stderr(),
+        tell=all_of(metrics, tell or (to_stderr(render) if is_text else nowhere)),
+        missed=nowhere if tell or is_text else to_stderr(render),
         scanner=scanner,
         key=key,
         source_keys=source_keys,
         idle_s=idle,
-        warn=_warn,
+        warn=warn,
     )
     loop = Loop(stream, sys.stdin.fileno(), sys.stdout.fileno(), idle_s=idle)
     aside.append(loop.aside)
@@ -126,19 +145,45 @@ def filter_command(
     return _INTERRUPTED if loop.signal == _SIGINT else 0
 
 
+def rendered(form: str, context: Context) -> Callable[[Update], str]:
+    """How one incident is written."""
+    return lambda update: LINES[form](update, context)
+
+
+def service() -> str:
+    """The service's name, as OpenTelemetry's SDKs find it."""
+    return os.environ.get("OTEL_SERVICE_NAME") or "vllm-triage"
+
+
+def warn(text: str) -> None:
+    """Say a sentence on standard error; when that is closed or full, nowhere: the log goes on."""
+    with contextlib.suppress(OSError, ValueError):
+        click.echo(f"vllm-triage: {text}", err=True)
+
+
+def nowhere(_: Update) -> None:
+    """Nobody listens."""
+
+
+def all_of(*sinks: Callable[[Update], None]) -> Callable[[Update], None]:
+    """A sink that hands each incident to several."""
+
+    def tell(update: Update) -> None:
+        for sink in sinks:
+            sink(update)
+
+    return tell
+
+
 def _sink(
-    incidents: str | None, aside: list[Callable[[bytes], None]]
+    incidents: str | None,
+    render: Callable[[Update], str],
+    aside: list[Callable[[bytes], None]],
 ) -> Callable[[Update], None] | None:
     if incidents is None:
         return None
     if incidents == "stderr":
-        return to_stderr()
+        return to_stderr(render)
     if incidents == "-":
-        return lambda update: aside[0]((ndjson.line(update) + "\n").encode())
-    return FileSink(Path(incidents), _warn)
-
-
-def _warn(text: str) -> None:
-    # Standard error may be closed or full: the log goes on.
-    with contextlib.suppress(OSError, ValueError):
-        click.echo(f"vllm-triage: {text}", err=True)
+        return lambda update: aside[0]((render(update) + "\n").encode())
+    return FileSink(Path(incidents), warn, render)

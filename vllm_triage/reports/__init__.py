@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 
-from vllm_triage.model import Report
-from vllm_triage.reports import github, json, markdown, ndjson, text
+from vllm_triage.model import Incident, Report
+from vllm_triage.reports import ecs, github, json, markdown, ndjson, otel, text
 from vllm_triage.reports.explain import explain
 from vllm_triage.reports.kinds import kinds, kinds_page
+from vllm_triage.reports.records import Context
 
 Render = Callable[[Report], str]
 
@@ -15,6 +16,15 @@ FORMATS: dict[str, Render] = {
     "ndjson": ndjson.render,
     "markdown": markdown.render,
     "github": github.render,
+    "otel": otel.render,
+    "ecs": ecs.render,
 }
 
-__all__ = ["FORMATS", "explain", "kinds", "kinds_page", "text"]
+# How a stream's incidents are written, one a line.
+LINES: dict[str, Callable[[Incident, Context], str]] = {
+    "ndjson": lambda incident, _: ndjson.line(incident),
+    "otel": otel.line,
+    "ecs": ecs.line,
+}
+
+__all__ = ["FORMATS", "LINES", "Context", "explain", "kinds", "kinds_page", "text"]
