@@ -38,8 +38,9 @@ class Scanner:
 
     `feed` gives an incident when the exception that states it has ended, and again, with the
     same `id` and the next `revision`, when more lines say something else of it: its cause,
-    its severity. `quiet` gives what processes that fell silent have left open, `close` the
-    rest. `report()` gives the whole answer. `message_keys` are the keys under which JSON
+    its severity. A consequence waits for its cause, and what only adds to an incident for the
+    next `quiet`, for 1000 lines at most. `quiet` gives that and what processes that fell
+    silent have left open, `close` the rest. `report()` gives the whole answer. `message_keys` are the keys under which JSON
     records hold the printed text, `a.b` for nested ones; without any the usual ones are tried.
     A scanner `like` another has its rules and settings, and shares what they cost.
     Memory is bounded: what comes after the limits is counted, not kept.
@@ -107,7 +108,10 @@ class Scanner:
         self._bytes += len(line)
         for text in line.removesuffix("\n").split("\n"):
             self.feed_numbered(self._number + 1, printable(text))
-        return self._news() if self._collector.changes != self._changes else iter(())
+        return self._news() if self._has_news() else iter(())
+
+    def _has_news(self, quiet: int = 0) -> bool:
+        return self._collector.changes != self._changes or self._teller.is_due(self._number, quiet)
 
     def quiet(self, since: int) -> Iterator[Update]:
         """Give the incidents of processes that printed nothing after line `since`.
@@ -117,7 +121,7 @@ class Scanner:
         for event in self._assembler.quiet(since):
             self._event(event)
             self._collector.settle(event.first.key)
-        return self._news() if self._collector.changes != self._changes else iter(())
+        return self._news(quiet=since) if self._has_news(since) else iter(())
 
     def feed_numbered(self, number: int, text: str) -> None:
         """Take the physical line with this 1-based number."""
@@ -171,12 +175,13 @@ class Scanner:
         )
         self.sources.append(record)
 
-    def _news(self, *, is_end: bool = False) -> Iterator[Update]:
+    def _news(self, *, quiet: int = 0, is_end: bool = False) -> Iterator[Update]:
         self._changes = self._collector.changes
         groups = self._collector.groups(only_ended=not is_end)
         self._fatal = {group.run.index for group in groups if group.severity is Severity.FATAL}
         incidents, root = fold(groups, self.catalogue, self._redact)
-        return iter(list(self._teller.news(incidents, root, is_end=is_end)))
+        news = self._teller.news(incidents, root, line=self._number, quiet=quiet, is_end=is_end)
+        return iter(list(news))
 
     def close(self) -> Iterator[Update]:
         """End the stream; give the incidents that only now are complete, and the last counts."""
