@@ -108,10 +108,8 @@ def filter_command(
     when the log shows more of it.
     """
     spoken = Protocol(protocol)
-    if incidents == "-" and spoken is Protocol.RSYSLOG:
-        message = (
-            "--incidents -: rsyslog reads one reply a message from standard output; name a file"
-        )
+    if incidents in ("-", "stderr") and spoken is Protocol.RSYSLOG:
+        message = f"--incidents {incidents}: rsyslog reads it as its replies; name a file"
         raise click.UsageError(message)
     if sys.stdin is None or sys.stdin.isatty():
         message = "no log on standard input: journalctl -fu vllm | vllm-triage filter"
@@ -137,6 +135,9 @@ def filter_command(
         idle_s=idle,
         warn=warn,
     )
+    if spoken is Protocol.RSYSLOG and sys.stderr is not None:
+        # mmexternal reads standard error as replies: one warning would shift all that follow.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
     loop = Loop(stream, sys.stdin.fileno(), sys.stdout.fileno(), idle_s=idle)
     aside.append(loop.aside)
     # Where the reader has gone nothing is left to do.

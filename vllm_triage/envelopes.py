@@ -117,6 +117,19 @@ def unescaped(text: str) -> list[str]:
     return text.replace("#011", "\t").split("#012")[:_MAX_PARTS]
 
 
+def rsyslog_message(record: Mapping[str, object]) -> str | None:
+    """The text of rsyslog's message object (`fulljson`, `%jsonmesg%`); None of any other record.
+
+    What follows the tag of an RFC 3164 message begins with the space that ends the tag
+    (https://www.rsyslog.com/log-normalization-and-the-leading-space/).
+    """
+    message, raw = record.get("msg"), record.get("rawmsg")
+    if not isinstance(message, str) or not isinstance(raw, str) or "syslogtag" not in record:
+        return None
+    is_3164 = raw.startswith("<") and record.get("protocol-version") == "0"
+    return message.removeprefix(" ") if is_3164 else message
+
+
 class Text(NamedTuple):
     """What a process printed, and what the envelope said of it."""
 
@@ -351,6 +364,8 @@ class Unwrapper:
             yield item._replace(text="")
             return
         name, message, traces = _message(record, self._message_keys)
+        if message is not None and "rawmsg" in record:
+            message = rsyslog_message(record) or message
         if message is None and not traces:
             self._seen["plain"] += depth == 0
             yield item

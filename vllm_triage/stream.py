@@ -7,7 +7,7 @@ from enum import StrEnum
 from functools import partial
 from typing import NamedTuple
 
-from vllm_triage.envelopes import lookup, unescaped
+from vllm_triage.envelopes import lookup, rsyslog_message, unescaped
 from vllm_triage.model import Update
 from vllm_triage.pipeline import Scanner
 from vllm_triage.reports import ndjson
@@ -217,7 +217,9 @@ class Filter:
         return _with_field(line, self._key, update) + b"\n"
 
     def _answer(self, line: bytes, record: Mapping[str, object] | None) -> bytes:
-        message = record.get("msg", record.get("rawmsg")) if record is not None else None
+        message = None
+        if record is not None:
+            message = rsyslog_message(record) or record.get("msg", record.get("rawmsg"))
         name = self._name(record) if record is not None else ""
         source = self._source(name)
         text = message if isinstance(message, str) else decoded(line)
