@@ -44,9 +44,9 @@ def _rows(path: Path) -> list[str]:
     return [row for row in rows if row.strip()]
 
 
-def program(name: str) -> str:
+def program(name: str, folders: str = "/usr/sbin:/sbin") -> str:
     """The path of a shipper's program; without it the test is skipped, in CI it fails."""
-    found = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+    found = shutil.which(name, path=f"{os.environ.get('PATH', '')}:{folders}")
     if found is None:
         reason = f"{name} is not installed; .ci/shippers FOLDER gets it on Debian"
         if os.environ.get("CI"):

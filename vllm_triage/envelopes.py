@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import regex
 
+from vllm_triage.journal import Entry, Export
 from vllm_triage.margins import Margin
 from vllm_triage.sources import printable
 
@@ -165,6 +166,7 @@ class Unwrapper:
         self._has_newlines = False
         self._launchers: set[str] = set()
         self._margin = Margin()
+        self._export: Export | None = None
 
     @property
     def format(self) -> str:
@@ -173,6 +175,12 @@ class Unwrapper:
 
     def feed(self, number: int, text: str) -> Iterator[Text]:
         """Take a physical line; give the printed lines that it completes."""
+        if self._export is not None or Export.begins(text):
+            self._export = self._export or Export()
+            entries = self._export.take(number, text)
+            if entries is not None:
+                yield from self._exported(entries)
+                return
         if text.endswith("\r"):
             text = text.rstrip("\r")
         text = without_escapes(text)
@@ -187,11 +195,18 @@ class Unwrapper:
 
     def close(self) -> Iterator[Text]:
         """Give what partial lines hold."""
+        if self._export is not None:
+            yield from self._exported(self._export.close())
         while self._partial:
             _, (first, parts, _) = self._partial.popitem(last=False)
             yield from self._unwrap(
                 first._replace(text="".join(parts), unwrapped=True), _MAX_DEPTH
             )
+
+    def _exported(self, entries: list[Entry]) -> Iterator[Text]:
+        for number, fields in entries:
+            message = without_escapes(fields["MESSAGE"])
+            yield from self._record(Text(number, message), {**fields, "MESSAGE": message}, 0)
 
     def _unwrap(self, item: Text, depth: int) -> Iterator[Text]:
         text = item.text
