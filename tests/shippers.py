@@ -58,20 +58,18 @@ def program(name: str, folders: str = "/usr/sbin:/sbin") -> str:
 def documented(name: str, folder: Path, **more: str) -> Path:
     """A copy of a file of docs/shippers, with its paths in the test's folder.
 
-    Replaced are /var/log, /var/spool, the path of vllm-triage and what `more` names (with its
-    value); nothing else. Each must be in the file.
+    Replaced are /var/log, /var/spool, the path of vllm-triage, and what `more` names by its
+    value; nothing else. What `more` names must be in the file.
     """
     text = (DOCUMENTED / name).read_text("utf-8")
-    changes = {
-        "/var/log": str(folder),
-        "/usr/local/bin/vllm-triage": str(TRIAGE),
-        **more,
-    }
-    for old, new in changes.items():
+    for old, new in more.items():
         assert old in text, f"{name} has no {old}"
         text = text.replace(old, new)
+    text = text.replace("/usr/local/bin/vllm-triage", str(TRIAGE))
+    for old in ("/var/log", "/var/spool"):
+        text = text.replace(old, str(folder))
     copy = folder / name
-    copy.write_text(text.replace("/var/spool", str(folder)), "utf-8")
+    copy.write_text(text, "utf-8")
     return copy
 
 
