@@ -153,18 +153,18 @@ def running(
         assert process.poll() is None, f"it ended: {log.read_text('utf-8', 'replace')}"
         process.send_signal(signal.SIGTERM)
         process.wait(WAIT_S)
-        until(lambda: not _session(process.pid), "the programs that it started have ended")
+        until(lambda: not session(process.pid), "the programs that it started have ended")
     except BaseException:
         sys.stderr.write(log.read_text("utf-8", "replace")[-4000:])
         raise
     finally:
-        for pid in _session(process.pid):
+        for pid in session(process.pid):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         process.wait()
 
 
-def _session(leader: int) -> list[int]:
+def session(leader: int) -> list[int]:
     """The living processes of a session."""
     found = []
     for entry in Path("/proc").iterdir():
@@ -180,7 +180,15 @@ def _session(leader: int) -> list[int]:
 
 def children(pid: int) -> list[int]:
     """The processes that a process of a session of its own started."""
-    return [one for one in _session(pid) if one != pid]
+    return [one for one in session(pid) if one != pid]
+
+
+def kill_reader(process: subprocess.Popen[bytes]) -> None:
+    """Close a program's output as its reader's end does, while another thread may be reading it."""
+    assert process.stdout is not None
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, process.stdout.fileno())
+    os.close(null)
 
 
 def kill(pid: int) -> None:
