@@ -413,3 +413,10 @@ def test_the_collector_reads_otlp_lines_as_they_are(tmp_path: Path) -> None:
     }
     assert kinds == KINDS
     assert {record["severityText"] for record in records} == {"FATAL"}
+
+
+def test_the_page_names_every_file() -> None:
+    page = (shippers.DOCUMENTED / "README.md").read_text("utf-8")
+    files = {one.name for one in shippers.DOCUMENTED.iterdir()} - {"README.md"}
+
+    assert set(regex.findall(r"\]\(([^)/]+)\)", page)) == files
