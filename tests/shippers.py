@@ -166,8 +166,8 @@ def running(
 
 def session(leader: int) -> list[int]:
     """The living processes of a session."""
-    found = []
-    for entry in Path("/proc").iterdir():
+    found: list[int] = []
+    for entry in Path("/proc").glob("*"):
         if not entry.name.isdigit():
             continue
         with contextlib.suppress(OSError):
