@@ -15,6 +15,7 @@ from vllm_triage.run import Run
 
 MAX_EVIDENCE = 6
 MAX_PROCESSES = 256
+_MAX_LINE = 4096
 _CLOCK = regex.compile(r"(?:\d{4}-)?(\d\d)-(\d\d)[T ](\d\d:\d\d:\d\d(?:[.,]\d+)?)")
 
 
@@ -58,7 +59,7 @@ class Group:
 
     def add_lines(self, lines: Sequence[Line]) -> None:
         """Keep a few lines as evidence, each once."""
-        for line in lines:
+        for line in map(shortened, lines):
             if len(self.lines) >= MAX_EVIDENCE:
                 return
             if line.text.strip() and all(
@@ -66,6 +67,13 @@ class Group:
                 for one in self.lines
             ):
                 self.lines.append(line)
+
+
+def shortened(line: Line) -> Line:
+    """The line as it is kept: a report shows no more of it."""
+    if len(line.raw) <= _MAX_LINE and len(line.text) <= _MAX_LINE:
+        return line
+    return line._replace(raw=line.raw[:_MAX_LINE], text=line.text[:_MAX_LINE])
 
 
 def label(line: Line) -> str | None:

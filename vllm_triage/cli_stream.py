@@ -119,7 +119,9 @@ def filter_command(
             "standard output is closed: nobody would get the log; send it to a file or a pipe"
         )
         raise click.UsageError(message)
-    scanner = Scanner("<stdin>", rules=rules, redact=not no_redact, message_keys=message_keys)
+    scanner = Scanner(
+        "<stdin>", rules=rules, redact=not no_redact, message_keys=message_keys, max_runs=64
+    )
     aside: list[Callable[[bytes], None]] = []
     render = rendered(form, Context(service=service(), has_files=False))
     tell = _sink(incidents, render, aside)

@@ -4,7 +4,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Sequence
 
 from vllm_triage.catalogue import Catalogue
-from vllm_triage.causes import MAX_PROCESSES, Group, choose, clock, is_warning, label
+from vllm_triage.causes import MAX_PROCESSES, Group, choose, clock, is_warning, label, shortened
 from vllm_triage.events import Event
 from vllm_triage.kinds import Confidence, Kind, Phase, Role, Severity
 from vllm_triage.lines import Line
@@ -13,6 +13,8 @@ from vllm_triage.phases import in_engine
 from vllm_triage.rules import Rule
 
 _MAX_CHAINS = 4096
+_MAX_LINKS = 256
+_MAX_FAILED = 4096
 _MAX_PER_KIND = 32
 _SURVIVABLE = ("network", "loading")
 # How a program ends on purpose, and what a client that went away leaves behind.
@@ -37,7 +39,7 @@ class Collector:
         self._last: dict[tuple[Kind, str], Group] = {}
         self._counts: Counter[Kind] = Counter()
         self._chains: OrderedDict[_Key, list[Match | Unknown]] = OrderedDict()
-        self._failed: set[int] = set()
+        self._failed: dict[int, None] = {}
 
     def add(self, item: Match | Unknown) -> None:
         """Take a match, or an exception that no rule knows."""
@@ -45,13 +47,19 @@ class Collector:
         if said is Phase.SHUTDOWN and item.run.index not in self._failed:
             return
         if isinstance(item, Match) and item.recogniser.severity is Severity.FATAL:
-            self._failed.add(item.run.index)
+            self._failed[item.run.index] = None
+            if len(self._failed) > _MAX_FAILED:
+                self._failed.pop(next(iter(self._failed)))
         if not item.event.chain:
             self._fold(item)
             return
         key = item.event.first.key
         chain = self._chains.get(key)
-        if chain is not None and chain[0].event.chain == item.event.chain:
+        if (
+            chain is not None
+            and chain[0].event.chain == item.event.chain
+            and len(chain) < _MAX_LINKS
+        ):
             chain.append(item)
             return
         self.settle(key)
@@ -78,7 +86,7 @@ class Collector:
         view._last = {key: copies[id(group)] for key, group in self._last.items()}
         view._counts = self._counts.copy()
         view._chains = OrderedDict((key, list(chain)) for key, chain in self._chains.items())
-        view._failed = set(self._failed)
+        view._failed = dict(self._failed)
         return view
 
     def groups(self, *, only_ended: bool = False) -> list[Group]:
@@ -198,6 +206,11 @@ def next_round(count: int) -> int:
     return next(unit * factor for factor in (1, 2, 5, 10) if unit * factor > count)
 
 
+def _without_text(event: Event) -> Event:
+    """What a group needs of an event; its text may be of many megabytes."""
+    return event._replace(text="", lines=event.lines[:0], unwrapped=None)
+
+
 def _topic(item: Match | Unknown) -> tuple[Kind, str]:
     if isinstance(item, Match):
         return item.kind, ""
@@ -216,8 +229,8 @@ def _group(item: Match, line: Line, recogniser: Recogniser, rank: tuple[int, ...
         role=recogniser.role,
         confidence=recogniser.pattern.confidence,
         explained_by=recogniser.rule.explained_by,
-        event=item.event,
-        line=line,
+        event=_without_text(item.event),
+        line=shortened(line),
         phase=item.phase,
         position=item.position,
         rank=rank,
@@ -237,7 +250,7 @@ def _promote(group: Group, item: Match, recogniser: Recogniser, rank: tuple[int,
     group.role = recogniser.role
     group.severity = recogniser.severity
     group.confidence = recogniser.pattern.confidence
-    group.event, group.line = item.event, item.line
+    group.event, group.line = _without_text(item.event), shortened(item.line)
     group.phase = item.phase or group.phase
     group.fields = {**group.fields, **item.fields}
     kept, group.lines = group.lines, []
@@ -269,13 +282,13 @@ def _unrecognised(item: Unknown, rule: Rule) -> Group:
         role=Role.SYMPTOM,
         confidence=Confidence.CERTAIN if event.frames else Confidence.POSSIBLE,
         explained_by=rule.explained_by,
-        event=event,
-        line=event.first,
+        event=_without_text(event),
+        line=shortened(event.first),
         phase=item.phase,
         position=item.position,
         rank=(0, 0, 0),
         fields=fields,
-        lines=[event.first],
+        lines=[shortened(event.first)],
     )
 
 

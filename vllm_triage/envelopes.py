@@ -314,7 +314,7 @@ class Unwrapper:
             if found:
                 return "kubectl", item._replace(text=text[found.end() :], container=found[1])
             found = _LAUNCHER.match(text)
-            if found:
+            if found and len(self._launchers) < _MAX_PARTIALS:
                 self._launchers.add(found[1])
             elif self._launchers:
                 found = _TAG.match(text)

@@ -24,6 +24,8 @@ from vllm_triage.tracebacks import (
 MAX_MESSAGE_LINES = 60
 MAX_FRAMES = 400
 MAX_PROCESSES = 2048
+MAX_HELD = 16_777_216
+"""Characters of unfinished messages; beyond them the process that was silent longest is ended."""
 _MAX_SOURCE = 12
 
 # Text that another program prints at once, never the rest of an exception's message.
@@ -85,6 +87,7 @@ class _Process:
     chain: int = 0
     pending: str | None = None
     last: int = 0
+    held: int = 0
 
     @property
     def is_unfinished(self) -> bool:
@@ -97,6 +100,8 @@ class Assembler:
     def __init__(self) -> None:
         self._processes: OrderedDict[tuple[object, ...], _Process] = OrderedDict()
         self._chains = 0
+        self.held = 0
+        """How many characters unfinished messages hold."""
         self._windows = Windows()
         self._benchmark = Benchmark()
 
@@ -121,6 +126,8 @@ class Assembler:
         if self._benchmark.is_open:
             return
         yield from self._assemble(line)
+        while self.held > MAX_HELD and self._processes:
+            yield from self._end(self._processes.popitem(last=False)[1])
 
     def close(self) -> Iterator[Event]:
         """Give what is still open."""
@@ -254,6 +261,7 @@ class Assembler:
                 state.after_frame = False
                 if len(state.source) < _MAX_SOURCE:
                     state.source.append(line)
+                    self._hold(state, line)
                 return
             # Another writer's line in between: said on its own, the traceback goes on.
             yield _record([line])
@@ -261,10 +269,12 @@ class Assembler:
         if state.message and self._continues(state, line, blank=blank):
             if len(state.message) < MAX_MESSAGE_LINES:
                 state.message.append(line)
+                self._hold(state, line)
             return
         yield from self._flush(state)
         state.pending = None
         state.message = [line]
+        self._hold(state, line)
         state.exception = exception_name(text.strip(), in_traceback=False)
         if state.exception is not None:
             state.link = None
@@ -290,8 +300,18 @@ class Assembler:
             return line.place is not None and not blank
         return not _SELF_STANDING.match(text)
 
+    def _hold(self, state: _Process, line: Line) -> None:
+        state.held += len(line.raw)
+        self.held += len(line.raw)
+
+    def _release(self, state: _Process) -> None:
+        self.held -= state.held
+        state.held = 0
+
     def _flush(self, state: _Process, *, as_head: bool = False) -> Iterator[Event]:
         """Give the open message, if there is one."""
+        if not state.is_open:
+            self._release(state)
         if not state.message:
             return
         lines, state.message = state.message, []
@@ -315,6 +335,7 @@ class Assembler:
         state.is_open = False
         state.frames = []
         state.source = []
+        self._release(state)
         if not keep_pending:
             state.pending = None
 

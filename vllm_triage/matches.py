@@ -1,7 +1,7 @@
 """Matches: events that a pattern recognises, with the captured fields."""
 
 import logging
-from collections import defaultdict
+from collections import OrderedDict
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cache, cached_property
@@ -21,6 +21,7 @@ from vllm_triage.run import Run
 TIMEOUT_S = 1.0
 _LOG = logging.getLogger(__name__)
 _MAX_TEXT = 262_144
+_MAX_STREAKS = 1024
 
 
 class Recogniser(NamedTuple):
@@ -86,9 +87,10 @@ class Matcher:
     catalogue: Catalogue
     timed_out: set[str] = field(default_factory=set)
     """Patterns that took too long once; they are skipped."""
-    _streaks: defaultdict[tuple[str, tuple[object, ...]], list[Match]] = field(
-        default_factory=lambda: defaultdict(list)
+    _streaks: OrderedDict[tuple[object, ...], dict[str, list[Match]]] = field(
+        default_factory=OrderedDict
     )
+    """By process, of each pattern, the statistics windows in a row."""
 
     def another(self) -> "Matcher":
         """A matcher with the same patterns for another input."""
@@ -207,21 +209,24 @@ class Matcher:
 
     def _break(self, item: Recogniser, event: Event) -> None:
         if item.pattern.times > 1 and event.origin is Origin.STATISTICS:
-            self._streaks.pop((item.id, event.first.key), None)
+            self._streaks.get(event.first.key, {}).pop(item.id, None)
 
     def reset(self) -> None:
         """Forget the statistics windows seen so far."""
         self._streaks.clear()
 
     def _forget(self, event: Event) -> None:
-        for key in [key for key in self._streaks if key[1] == event.first.key]:
-            del self._streaks[key]
+        self._streaks.pop(event.first.key, None)
 
     def _times(self, item: Recogniser, event: Event, match: Match) -> Match | None:
         needed = item.pattern.times
         if needed == 1:
             return match
-        streak = self._streaks[item.id, event.first.key]
+        key = event.first.key
+        streak = self._streaks.setdefault(key, {}).setdefault(item.id, [])
+        self._streaks.move_to_end(key)
+        if len(self._streaks) > _MAX_STREAKS:
+            self._streaks.popitem(last=False)
         if len(streak) < needed:
             streak.append(match)
         if len(streak) < needed:

@@ -42,7 +42,8 @@ class Scanner:
     next `quiet`, for 1000 lines at most. `quiet` gives that and what processes that fell
     silent have left open, `close` the rest. `report()` gives the whole answer. `message_keys` are the keys under which JSON
     records hold the printed text, `a.b` for nested ones; without any the usual ones are tried.
-    A scanner `like` another has its rules and settings, and shares what they cost.
+    A scanner `like` another has its rules and settings, and shares what they cost. Of very
+    many server runs the report has the last `max_runs`.
     Memory is bounded: what comes after the limits is counted, not kept.
 
     Raises RuleError when a rule folder is wrong.
@@ -61,6 +62,7 @@ class Scanner:
         catalogue: Catalogue | None = None,
         message_keys: Sequence[str] = (),
         like: "Scanner | None" = None,
+        max_runs: int = 4096,
     ) -> None:
         self._message_keys = tuple(message_keys)
         if like is not None:
@@ -72,7 +74,7 @@ class Scanner:
             self._redact = redact_secrets if redact else str
             self._matcher = Matcher(self.catalogue)
         self._collector = Collector(self.catalogue)
-        self._runs = Runs()
+        self._runs = Runs(max_runs)
         self._position = 0
         self._number = 0
         self._teller = Teller()
@@ -102,6 +104,11 @@ class Scanner:
     @number.setter
     def number(self, number: int) -> None:
         self._number = number
+
+    @property
+    def held(self) -> int:
+        """How many characters of unfinished messages it keeps."""
+        return self._assembler.held
 
     def feed(self, line: str) -> Iterator[Update]:
         """Take one line (or several, with newlines); give the incidents that it completes or changes."""

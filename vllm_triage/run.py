@@ -141,9 +141,10 @@ class Run:
 
 
 class Runs:
-    """Follows the runs of all inputs."""
+    """Follows the runs of all inputs; keeps the last `limit` of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int = _MAX_RUNS) -> None:
+        self._limit = limit
         self._all: OrderedDict[int, Run] = OrderedDict()
         self._current: OrderedDict[tuple[str, str | None], Run] = OrderedDict()
         self._started = 0
@@ -164,6 +165,8 @@ class Runs:
         run = self._current.get(key)
         if run is None:
             run = self._start(line)
+        elif len(self._current) > 1:
+            self._current.move_to_end(key)
         return run
 
     def _start(self, line: Line) -> Run:
@@ -171,9 +174,10 @@ class Runs:
         self._started += 1
         self._all[run.index] = run
         self._current[line.source, line.container] = run
-        if len(self._all) > _MAX_RUNS:
+        if len(self._all) > self._limit:
             self._all.popitem(last=False)
-        if len(self._current) > _MAX_RUNS:
+        self._current.move_to_end((line.source, line.container))
+        if len(self._current) > self._limit:
             self._current.popitem(last=False)
         return run
 

@@ -17,6 +17,10 @@ MAX_SOURCES = 1024
 # A record over this size is handed on unread.
 MAX_RECORD = MAX_LINE
 _MAX_GONE = 16_384
+# A filter makes no report: only what is still open needs its run.
+_MAX_RUNS = 64
+# Characters of unfinished messages in all sources.
+_MAX_HELD = 67_108_864
 _MAX_WAITING = 64
 _MAX_MARKS = 64
 
@@ -136,6 +140,7 @@ class Filter:
         self._first = Scanner() if scanner is None else scanner
         self._warn = warn
         self._has_failed = False
+        self._held = 0
         self._sources: OrderedDict[str, _Source] = OrderedDict()
         self._gone: OrderedDict[str, int] = OrderedDict()
         self._splitter = Splitter()
@@ -156,8 +161,10 @@ class Filter:
         """Take what came at a monotonic time, in seconds; give what to hand on after `pass_on`."""
         self._now = now
         if self._protocol is Protocol.LINES:
+            source = self._source("")
             for line in self._splitter.feed(data):
-                self._read(self._source(""), decoded(line))
+                self._ask(source, partial(Scanner.feed, line=decoded(line)))
+            source.mark(now, self._idle_s / 2)
             return b""
         *lines, rest = data.split(b"\n")
         out = [self._ended(line) for line in lines]
@@ -249,27 +256,33 @@ class Filter:
         scanner = self._scanner(name)
         source = self._sources[name] = _Source(scanner)
         if len(self._sources) > MAX_SOURCES:
-            gone, oldest = self._sources.popitem(last=False)
-            self._end(oldest)
-            self._gone[gone] = oldest.scanner.number
-            if len(self._gone) > _MAX_GONE:
-                self._gone.popitem(last=False)
+            self._drop_oldest()
         return source
+
+    def _drop_oldest(self) -> None:
+        name, source = self._sources.popitem(last=False)
+        self._end(source)
+        self._gone[name] = source.scanner.number
+        if len(self._gone) > _MAX_GONE:
+            self._gone.popitem(last=False)
 
     def _scanner(self, name: str) -> Scanner:
         before = self._gone.pop(name, 0)
         if not (name or self._sources or before):
             return self._first
-        scanner = Scanner(name or "<stdin>", like=self._first)
+        scanner = Scanner(name or "<stdin>", like=self._first, max_runs=_MAX_RUNS)
         # A source that comes back goes on counting: no incident gets the id of an older one.
         scanner.number = before
         return scanner
 
     def _read(self, source: _Source, text: str) -> None:
-        self._ask(source, lambda scanner: scanner.feed(text))
+        self._ask(source, partial(Scanner.feed, line=text))
         source.mark(self._now, self._idle_s / 2)
+        while self._held > _MAX_HELD and len(self._sources) > 1:
+            self._drop_oldest()
 
     def _ask(self, source: _Source, question: Callable[[Scanner], Iterable[Update]]) -> None:
+        before = source.scanner.held
         try:
             self._told(source, question(source.scanner))
         except Exception as error:  # noqa: BLE001
@@ -281,8 +294,9 @@ class Filter:
                     "Please report this line to the authors of vllm-triage"
                 )
             number = source.scanner.number
-            source.scanner = Scanner(source.scanner.name, like=self._first)
+            source.scanner = Scanner(source.scanner.name, like=self._first, max_runs=_MAX_RUNS)
             source.scanner.number = number
+        self._held += source.scanner.held - before
 
     def _told(self, source: _Source, updates: Iterable[Update]) -> None:
         for update in updates:
