@@ -35,7 +35,9 @@ class RunInfo(_Frozen):
     """One run of a server, from its banner to its end."""
 
     vllm_version: str | None = None
-    """The release as printed."""
+    """The release as printed, else as inferred."""
+    vllm_version_from: Literal["banner", "package", "image", "code"] | None = None
+    """What tells it: the server, a package listing or wheel, an image's tag; `code` is inferred from code lines."""
     engine: Literal["v0", "v1"] | None = None
     """The engine generation."""
     model: str | None = None

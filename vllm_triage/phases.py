@@ -8,6 +8,37 @@ _SERVING_PLACES = regex.compile(
     r"(?:async_llm_engine|async_llm|serving\w*|metrics|loggers|dump_input)\.py:"
 )
 
+# What records of vLLM and uvicorn begin with when the server comes to a phase.
+READY = (
+    "Application startup complete",
+    "Uvicorn running on",
+    "Starting vLLM API server",
+    "Starting vLLM server on",
+    "Dumping scheduler output",
+    "EngineCore encountered a fatal error",
+    "AsyncLLM output_handler failed",
+    "Engine background task failed",
+    "Exception in ASGI application",
+)
+STARTED = ("Application startup complete", "Uvicorn running")
+STARTING = (
+    "EngineCore failed to start",
+    "WorkerProc failed to start",
+    "Engine core initialization failed",
+    "Engine process failed to start",
+    "WorkerProc initialization failed",
+    "Starting to load model",
+    "Initializing a",
+)
+STOPPING = (
+    "Shutting down",
+    "Received signal",
+    "Received SIGTERM",
+    "Gracefully stopping",
+    "[shutdown] API server: shutdown triggered",
+    "[shutdown] EngineCore: trigger received signal",
+)
+
 _STARTUP_FUNCTIONS = frozenset(
     [
         "load_model",

@@ -12,6 +12,8 @@ from vllm_triage.kinds import Level, Phase
 from vllm_triage.lines import Line, Origin
 from vllm_triage.memory import Memory
 from vllm_triage.model import RunInfo
+from vllm_triage.phases import READY, STARTED, STARTING, STOPPING
+from vllm_triage.releases import Release
 
 _MAX_ARGUMENTS_TEXT = 65536
 _MAX_RUNS = 4096
@@ -30,7 +32,9 @@ _NCCL = regex.compile(r"(?:\bnccl==|NCCL version )(\d+\.\d+(?:\.\d+)?)")
 _WEIGHTS = regex.compile(
     r"(?:Loading model weights|[Mm]odel loading) took ([\d.]{1,12}) (G(?:i?B)|M(?:i?B))"
 )
-_TORCH = regex.compile(r"\btorch(?:==| version:? )(\d+\.\d+\.\d+\S*)")
+_TORCH = regex.compile(
+    r"(?:\btorch(?:==| version:? )|^PyTorch version *: |^torch {2,})(\d+\.\d+\.\d+\S*)"
+)
 _OK = regex.compile(r'"(?:POST|GET) (/v1/|/generate)\S* HTTP/[\d.]+" 2\d\d')
 _POST = regex.compile(r'"POST \S+ HTTP/[\d.]+" (\d)\d\d')
 
@@ -45,36 +49,6 @@ _INTERFACE = regex.compile(r"(?<=[\s\]])([a-z][\w.-]{1,14}):[\w.:%\[\]]{3,50}<\d
 _VIRTUAL = regex.compile(r"docker|veth|virbr|br-|lo$|cni|flannel|cali|tun|tap|podman")
 _ECHOES = ("vllm serve ", "openai.api_server", " run ", "args:", "command:", "entrypoint:")
 
-_READY = (
-    "Application startup complete",
-    "Uvicorn running on",
-    "Starting vLLM API server",
-    "Starting vLLM server on",
-    "Dumping scheduler output",
-    "EngineCore encountered a fatal error",
-    "AsyncLLM output_handler failed",
-    "Engine background task failed",
-    "Exception in ASGI application",
-)
-_STARTED = ("Application startup complete", "Uvicorn running")
-_STARTING = (
-    "EngineCore failed to start",
-    "WorkerProc failed to start",
-    "Engine core initialization failed",
-    "Engine process failed to start",
-    "WorkerProc initialization failed",
-    "Starting to load model",
-    "Initializing a",
-)
-_STOPPING = (
-    "Shutting down",
-    "Received signal",
-    "Received SIGTERM",
-    "Gracefully stopping",
-    "[shutdown] API server: shutdown triggered",
-    "[shutdown] EngineCore: trigger received signal",
-)
-
 
 @dataclass(slots=True)
 class Run:
@@ -83,7 +57,7 @@ class Run:
     source: str
     first_line: int
     container: str | None = None
-    version: str | None = None
+    release: Release = field(default_factory=Release)
     engine: str | None = None
     model: str | None = None
     arguments: dict[str, Value] = field(default_factory=dict)
@@ -110,6 +84,11 @@ class Run:
     index: int = 0
 
     @property
+    def version(self) -> str | None:
+        """The release, as printed or inferred."""
+        return self.release.version
+
+    @property
     def quantization(self) -> str | None:
         """The quantization method that the arguments or the engine's config name."""
         for values in (self.arguments, self.config):
@@ -123,6 +102,7 @@ class Run:
         engine = self.engine
         return RunInfo(
             vllm_version=self.version,
+            vllm_version_from=self.release.version_from,
             engine="v0" if engine == "v0" else "v1" if engine == "v1" else None,
             model=self.model,
             arguments=dict(self.arguments),
@@ -170,7 +150,10 @@ class Runs:
         return run
 
     def _start(self, line: Line) -> Run:
+        before = self._current.get((line.source, line.container))
         run = Run(line.source, line.number, line.container, index=self._started)
+        if before is not None:
+            run.release = before.release.after()
         self._started += 1
         self._all[run.index] = run
         self._current[line.source, line.container] = run
@@ -228,6 +211,8 @@ class Runs:
             self._interface(run, text)
         if "GPU " in text or "CUDA_VISIBLE_DEVICES" in text:
             self._gpus(run, text)
+        if run.release.is_open:
+            run.release.feed(line)
         self._sizes(run, text)
         if "ccl" in text or " took " in text or "NCCL version" in text:
             self._measured(run, text)
@@ -239,7 +224,7 @@ class Runs:
         if found is not None:
             if run.has_banner or run.was_serving:
                 run = self._start(line)
-            run.version = found[1]
+            run.release.banner(found[1])
             run.has_banner = True
             run.phase = Phase.STARTUP
         if "non-default args: {" in text:
@@ -272,13 +257,14 @@ class Runs:
             dumped = _DUMPED.search(text)
             if dumped is None:
                 return run
-            run.version = run.version or dumped[2]
+            run.release.engine(dumped[2])
             run.engine = "v1"
             self._config(run, text[dumped.end() :])
             return run
         if run.was_serving:
             run = self._start(line)
-        run.version = run.version or found[2]
+        if found[2]:
+            run.release.engine(found[2])
         run.engine = found[1].lower() if found[1] else run.engine or "v0"
         run.phase = Phase.STARTUP
         self._config(run, text[found.end() :])
@@ -297,7 +283,8 @@ class Runs:
         if found is None or (run.has_banner and run.model != found.model):
             return
         run.echo = found
-        run.version = run.version or found.release
+        if found.release:
+            run.release.image(found.release)
         run.model = run.model or found.model
         for name, value in found.flags().items():
             run.arguments.setdefault(name, value)
@@ -336,7 +323,7 @@ class Runs:
             found = _WORLD.search(text)
             if found:
                 run.devices = max(run.devices or 0, min(int(found[1]), 1_000_000))
-        elif "torch" in text:
+        elif "orch" in text:
             found = _TORCH.search(text)
             if found:
                 run.torch_version = run.torch_version or found[1]
@@ -352,15 +339,15 @@ class Runs:
 
     @staticmethod
     def _phase(run: Run, line: Line, text: str) -> None:
-        if text.startswith(_READY):
-            if run.phase is Phase.SHUTDOWN and not text.startswith(_STARTED):
+        if text.startswith(READY):
+            if run.phase is Phase.SHUTDOWN and not text.startswith(STARTED):
                 return
             run.phase = Phase.SERVING
             run.was_serving = True
-            if text.startswith(_STARTED):
+            if text.startswith(STARTED):
                 run.last_ready = line.number
-        elif text.startswith(_STOPPING):
+        elif text.startswith(STOPPING):
             if run.phase is Phase.SERVING:
                 run.phase = Phase.SHUTDOWN
-        elif run.phase is None and text.startswith(_STARTING):
+        elif run.phase is None and text.startswith(STARTING):
             run.phase = Phase.STARTUP

@@ -56,7 +56,9 @@ def _facts(report: Report, incident: Incident) -> list[str]:
     rows = [(name, text) for name, text in fact_texts(incident.facts).items()]
     if report.runs:
         run = report.runs[0]
-        rows = [("vLLM", run.vllm_version or ""), ("model", run.model or ""), *rows]
+        inferred = " (from code lines)" if run.vllm_version_from == "code" else ""
+        release = f"{run.vllm_version}{inferred}" if run.vllm_version else ""
+        rows = [("vLLM", release), ("model", run.model or ""), *rows]
     rows = [(name, text) for name, text in rows if text]
     if not rows:
         return []

@@ -141,7 +141,11 @@ def _incident(page: _Page, report: Report, incident: Incident, *, every: bool) -
 def _where(page: _Page, run: RunInfo | None, incident: Incident, margin: str) -> list[str]:
     parts = [incident.kind.value]
     if run is not None:
-        parts += [f"vLLM {run.vllm_version}" if run.vllm_version else "", run.model or ""]
+        inferred = " (from code lines)" if run.vllm_version_from == "code" else ""
+        parts += [
+            f"vLLM {run.vllm_version}{inferred}" if run.vllm_version else "",
+            run.model or "",
+        ]
         parts.append(_PHASES.get(run.phase, "") if run.phase else "")
     parts.append(_processes(incident.processes))
     if incident.count > 1:
