@@ -1,14 +1,17 @@
 """The filter hands on every byte in order and tells what a triage of the whole log tells."""
 
 import json
+import random
+from collections.abc import Iterable
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.conftest import FIXTURES
-from tests.test_updates import latest, named
+from tests.conftest import FIXTURES, Fixture, fixtures, name_of
+from tests.test_updates import content, latest, named
 from vllm_triage import Scanner, triage
-from vllm_triage.model import Update
+from vllm_triage.model import Incident, Update
 from vllm_triage.stream import Filter, Protocol
 
 SCANNER = Scanner()
@@ -41,19 +44,75 @@ def test_bytes_that_are_no_incident_come_out_as_they_came_in(
     assert out == b"".join(chunks)
 
 
-@given(st.data())
+def as_lines(rows: list[str]) -> bytes:
+    return "\n".join(rows).encode()
+
+
+def as_records(rows: list[str]) -> bytes:
+    return b"".join(json.dumps({"message": row}).encode() + b"\n" for row in rows)
+
+
+def as_messages(rows: list[str]) -> bytes:
+    return b"".join(
+        json.dumps({"msg": row, "hostname": "h", "programname": "p"}).encode() + b"\n"
+        for row in rows
+    )
+
+
+FORMS = {
+    Protocol.LINES: (as_lines, "<stdin>"),
+    Protocol.JSON: (as_records, "<stdin>"),
+    Protocol.RSYSLOG: (as_messages, "h/p"),
+}
+
+
+def answer(incidents: Iterable[Incident], name: str) -> list[dict[str, object]]:
+    """All that is said of incidents, but under which source's name."""
+    found = list(incidents)
+    names = {one.id: named(one) for one in found}
+    text = json.dumps(
+        [content(one, names) for one in sorted(found, key=named)], default=str, sort_keys=True
+    )
+    answered: list[dict[str, object]] = json.loads(
+        text.replace(json.dumps(name), '"SOURCE"').replace(f":{name}:", ":SOURCE:")
+    )
+    return answered
+
+
+def texts(answered: list[dict[str, object]]) -> list[str]:
+    """The evidence's texts, taken out of an answer."""
+    rows = [row for one in answered for row in one["evidence"]]  # type: ignore[attr-defined]
+    return [row.pop("text") for row in rows]
+
+
+@pytest.mark.parametrize("fixture", [pytest.param(one, id=name_of(one)) for one in fixtures()])
+@pytest.mark.parametrize("protocol", list(FORMS))
 def test_a_log_in_chunks_of_any_size_gives_the_incidents_of_the_whole_log(
-    data: st.DataObject,
+    fixture: Fixture, protocol: Protocol
 ) -> None:
-    path = data.draw(st.sampled_from(sorted((FIXTURES / "oom").glob("*.log"))))
-    content = path.read_bytes()
-    sizes = data.draw(st.lists(st.integers(0, 3000), max_size=30))
+    content_ = fixture.log.read_bytes()
+    rows = content_.decode("utf-8", "replace").split("\n")
+    form, name = FORMS[protocol]
+    data = content_ if protocol is Protocol.LINES else form(rows)
+    chance = random.Random(len(data))
+    sizes = [chance.choice((1, 7, 100, 3000, 70_000)) for _ in range(200)]
 
-    out, told = passed(Protocol.LINES, chunked(content, sizes))
+    out, told = passed(protocol, chunked(data, sizes))
 
-    assert out == content
-    whole = triage(path)
-    assert {named(one) for one in latest(told).values()} == {named(one) for one in whole.incidents}
+    assert len(out.split(b"\n")) == len(data.split(b"\n"))
+    if protocol is Protocol.LINES:
+        assert out == data
+    whole = triage(fixture.log)
+    got, expected = (
+        answer(latest(told).values(), name),
+        answer(whole.incidents, str(fixture.log)),
+    )
+    if protocol is Protocol.JSON:
+        # A record is an envelope: what was printed is shown without that which is inside it.
+        for shown, printed in zip(texts(got), texts(expected), strict=True):
+            # Both are cut at 2000 characters.
+            assert shown.strip()[:1500] in printed
+    assert got == expected
 
 
 @given(st.lists(st.integers(0, 3000), max_size=30))
