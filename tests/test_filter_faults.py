@@ -19,6 +19,7 @@ import pytest
 
 from tests.conftest import FIXTURES
 from vllm_triage import Scanner
+from vllm_triage.loop import Loop
 from vllm_triage.stream import MAX_RECORD, Filter, Protocol
 
 LOG = (FIXTURES / "oom" / "kv-cache-too-small.log").read_bytes()
@@ -636,3 +637,60 @@ def test_a_source_that_comes_back_goes_on_counting_its_lines(
     stream.close()
 
     assert len(set(told)) == len(told) == 4
+
+
+def test_a_burst_passes_before_it_is_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = b"INFO 01-01 00:00:00 [a.py:1] busy\n" * 30_000
+    (tmp_path / "log").write_bytes(data)
+    passed: list[int] = []
+    feed = Filter.feed
+
+    def watched(self: Filter, data: bytes, now: float) -> bytes:
+        passed.append((tmp_path / "out").stat().st_size)
+        return feed(self, data, now)
+
+    monkeypatch.setattr(Filter, "feed", watched)
+    with (tmp_path / "log").open("rb") as source, (tmp_path / "out").open("wb") as target:
+        Loop(Filter(), source.fileno(), target.fileno()).run()
+
+    assert (tmp_path / "out").read_bytes() == data
+    assert min(passed) == len(data)
+
+
+def test_what_waits_to_be_looked_at_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vllm_triage.loop._MAX_BEHIND", 100_000)
+    data = b"INFO 01-01 00:00:00 [a.py:1] busy\n" * 30_000
+    (tmp_path / "log").write_bytes(data)
+    behind: list[int] = []
+    feed = Filter.feed
+    looked = [0]
+
+    def watched(self: Filter, data: bytes, now: float) -> bytes:
+        behind.append((tmp_path / "out").stat().st_size - looked[0])
+        looked[0] += len(data)
+        return feed(self, data, now)
+
+    monkeypatch.setattr(Filter, "feed", watched)
+    with (tmp_path / "log").open("rb") as source, (tmp_path / "out").open("wb") as target:
+        Loop(Filter(), source.fileno(), target.fileno()).run()
+
+    assert (tmp_path / "out").read_bytes() == data
+    assert max(behind) <= 100_000 + 65_536
+
+
+def test_a_burst_of_a_million_lines_passes_in_little_memory(tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    rows = iter(range(100))
+    chunk = b"INFO: busy\n" * 10_000
+
+    size, memory = poured(
+        lambda: chunk + LOG if next(rows) == 99 else chunk, 100, "--incidents", str(told)
+    )
+
+    assert size == len(chunk) * 100 + len(LOG)
+    assert memory < 150_000_000
+    assert KIND in kinds(told)
