@@ -1,5 +1,6 @@
 """The command that follows logs and prints incidents as they come."""
 
+import contextlib
 import os
 import select
 import sys
@@ -144,7 +145,10 @@ def watch_command(
     commands = _commands(units, containers, pods, namespace)
     for pipe in commands:
         watch.add(pipe)
-    received = _run(watch, commands, hook, lambda: fail_fast and has_fatal)
+    received: int | None = None
+    # Where the reader has gone nothing is left to do.
+    with contextlib.suppress(BrokenPipeError):
+        received = _run(watch, commands, hook, lambda: fail_fast and has_fatal)
     if fail_fast and has_fatal:
         return _FOUND
     if received is not None:
@@ -169,9 +173,11 @@ def _run(
                     received = os.read(waker, 1)[0]
                     break
         finally:
-            watch.close()
-            if hook is not None:
-                hook.close(is_hurried=received is not None)
+            try:
+                watch.close()
+            finally:
+                if hook is not None:
+                    hook.close(is_hurried=received is not None)
     return received
 
 

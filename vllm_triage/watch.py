@@ -44,7 +44,10 @@ class _Log:
         self._say = say
         self._scanner = Scanner(source.name, like=like)
         self._scanner.forgets_past_runs = True
-        self._stream = Filter(tell=self._told, scanner=self._scanner, idle_s=idle_s, warn=say)
+        self._news: list[Update] = []
+        self._stream = Filter(
+            tell=self._news.append, scanner=self._scanner, idle_s=idle_s, warn=say
+        )
         self._shows_past = from_start
         self._is_past = False
         self._past: dict[str, Update] = {}
@@ -56,12 +59,14 @@ class _Log:
         if piece.restarts and self._scanner.number:
             if not self._ends_line:
                 self._stream.feed(b"\n", now)
+                self._tell_news()
             self._before.append(self._scanner.number)
             self._ends_line = True
         self._is_past = piece.is_past and not self._shows_past
         if piece.data:
             self._stream.feed(piece.data, now)
             self._ends_line = piece.data.endswith(b"\n")
+        self._tell_news()
         if piece.ends_past and not self._shows_past:
             self._end_past()
         self._is_past = False
@@ -69,8 +74,8 @@ class _Log:
     def _end_past(self) -> None:
         """What was said last before anybody watched has been said: it is not new either."""
         self._is_past = True
-        for update in self._scanner.quiet(self._scanner.number):
-            self._told(update)
+        self._news += self._scanner.quiet(self._scanner.number)
+        self._tell_news()
         self._scanner.forget()
         found = [one for one in self._past.values() if not one.withdrawn]
         if found:
@@ -85,17 +90,22 @@ class _Log:
 
     def tick(self, now: float) -> None:
         self._stream.tick(now)
+        self._tell_news()
 
     def close(self) -> None:
-        self.input.close()
         self._stream.close()
+        self._tell_news()
 
-    def _told(self, update: Update) -> None:
-        if self._is_past:
-            self._past[update.id] = update
-            return
-        evidence = tuple(map(self._placed, update.evidence))
-        self._tell(update.model_copy(update={"evidence": evidence}))
+    def _tell_news(self) -> None:
+        """Tell what has come up; outside of the filter, which would take a reader's fault for its own."""
+        news = self._news[:]
+        self._news.clear()
+        for update in news:
+            if self._is_past:
+                self._past[update.id] = update
+                continue
+            evidence = tuple(map(self._placed, update.evidence))
+            self._tell(update.model_copy(update={"evidence": evidence}))
 
     def _placed(self, one: Evidence) -> Evidence:
         before = self._before[bisect_left(self._before, one.line) - 1]
@@ -166,6 +176,7 @@ class Watch:
                 is_busy = True
                 log.feed(piece, now)
             if log.input.is_over:
+                log.input.close()
                 log.close()
                 del self._logs[key]
             else:
@@ -174,6 +185,8 @@ class Watch:
 
     def close(self) -> None:
         """End: tell the rest."""
+        for log in self._logs.values():
+            log.input.close()
         for log in self._logs.values():
             log.close()
         self._logs.clear()
