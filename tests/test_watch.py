@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import FIXTURES
-from vllm_triage import Kind, Scanner, Severity
+from vllm_triage import Kind, Scanner, Severity, follow
 from vllm_triage.model import Update
 from vllm_triage.reports.brief import Brief
 from vllm_triage.watch import Watch
@@ -124,6 +124,23 @@ def test_lines_are_those_of_the_file_in_which_they_stand(path: Path) -> None:
     assert update.evidence[0].line == 2
     assert update.evidence[0].text.startswith("(EngineCore_DP0 pid=9) ERROR")
     # The run goes on.
+    assert "org/name" in " ".join(step.command or "" for step in update.fix_steps)
+
+
+def test_the_middle_of_a_long_past_is_only_counted(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "PAST_HEAD", 500)
+    monkeypatch.setattr(follow, "PAST_END", 1000)
+    monkeypatch.setattr(follow, "_CHUNK", 100)
+    monkeypatch.setattr(follow, "_SKIPPED_PER_POLL", 700)
+    text = BANNER + "".join(f"INFO 12-01 05:00:00 [a.py:{n}] line {n}\n" for n in range(500))
+    path.write_text(text)
+    told = Told(path)
+    add(path, OOM + QUIET)
+    (update,) = told.run()
+
+    assert update.evidence[0].line == 503
     assert "org/name" in " ".join(step.command or "" for step in update.fix_steps)
 
 

@@ -14,6 +14,10 @@ MAX_FILES = 256
 _CHUNK = 65_536
 _PER_POLL = 1_048_576
 _TAIL = 64
+# Of a long past the beginning says what was started, the end what is running.
+PAST_HEAD = 4_194_304
+PAST_END = 16_777_216
+_SKIPPED_PER_POLL = 67_108_864
 _RESCAN_S = 2.0
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 _COULD_NOT = "cannot be read: {}; check its permissions"
@@ -29,6 +33,8 @@ class Piece(NamedTuple):
     """It was there before anybody followed."""
     ends_past: bool = False
     """What was there before has been read."""
+    skipped_lines: int = 0
+    """How many line ends of the past stood before this and were only counted."""
     restarts: bool = False
     """It is the beginning of a new file of the same name, or of one that was emptied."""
 
@@ -38,10 +44,13 @@ class Follower:
 
     A file that is renamed or replaced is read to its end, then the new one of its name from the
     start; one that was emptied is read from the start, also when it has grown since. A file that
-    is not there is waited for. Nothing here waits or reads a clock: `poll` gives what there is.
+    is not there is waited for. Of what was there already, over 20 MiB, the middle is only counted,
+    unless it is wanted whole (`skips_past`). Nothing here waits or reads a clock: `poll` gives what there is.
     """
 
-    def __init__(self, path: Path, say: Say, *, is_new: bool = False) -> None:
+    def __init__(
+        self, path: Path, say: Say, *, is_new: bool = False, skips_past: bool = True
+    ) -> None:
         self.name = shown(path)
         self.path = path
         self.is_over = False
@@ -51,6 +60,7 @@ class Follower:
         self._file: int | None = None
         self._position = 0
         self._past = 0
+        self._skips_past = skips_past
         self._is_replaced = False
         self._tail = b""
         self._problem: str | None = None
@@ -96,6 +106,9 @@ class Follower:
     def _read(self) -> Iterator[Piece]:
         if self._file is None:
             return
+        if self._skips_past and PAST_HEAD <= self._position < self._past - PAST_END:
+            yield self._skip()
+            return
         left = _PER_POLL
         while left > 0:
             is_past = self._position < self._past
@@ -111,6 +124,18 @@ class Follower:
             self._position += len(data)
             self._tail = (self._tail + data)[-_TAIL:]
             yield Piece(data, is_past=is_past, ends_past=is_past and self._position >= self._past)
+
+    def _skip(self) -> Piece:
+        count = 0
+        end = min(self._past - PAST_END, self._position + _SKIPPED_PER_POLL)
+        while self._file is not None and self._position < end:
+            data = os.read(self._file, min(_PER_POLL, end - self._position))
+            if not data:
+                break
+            count += data.count(b"\n")
+            self._position += len(data)
+            self._tail = (self._tail + data)[-_TAIL:]
+        return Piece(is_past=True, skipped_lines=count)
 
     def _end(self) -> int:
         return 0 if self._file is None else os.fstat(self._file).st_size
@@ -189,8 +214,9 @@ class Files:
     A compressed file and a followed one under its new name after rotation are left alone.
     """
 
-    def __init__(self, names: Sequence[str], say: Say) -> None:
+    def __init__(self, names: Sequence[str], say: Say, *, skips_past: bool = True) -> None:
         self._say = say
+        self._skips_past = skips_past
         self._patterns = [name for name in names if not _is_plain(name)]
         self._plain = {Path(name) for name in names if _is_plain(name)}
         self._known: set[tuple[int, int]] = set()
@@ -241,7 +267,9 @@ class Files:
                     f"more than {MAX_FILES} files; {shown(path)} and others are not followed"
                 )
             return
-        self.followers.append(Follower(path, self._say, is_new=is_new))
+        self.followers.append(
+            Follower(path, self._say, is_new=is_new, skips_past=self._skips_past)
+        )
 
 
 def _is_plain(name: str) -> bool:

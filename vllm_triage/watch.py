@@ -63,6 +63,14 @@ class _Log:
             self._before.append(self._scanner.number)
             self._ends_line = True
         self._is_past = piece.is_past and not self._shows_past
+        if piece.skipped_lines:
+            lines = piece.skipped_lines
+            if not self._ends_line:
+                # The first line end is that of the line whose beginning was read.
+                self._stream.feed(b"\n", now)
+                lines -= 1
+            self._scanner.number += lines
+            self._ends_line = True
         if piece.data:
             self._stream.feed(piece.data, now)
             self._ends_line = piece.data.endswith(b"\n")
@@ -156,7 +164,7 @@ class Watch:
 
     def add_files(self, names: Sequence[str]) -> None:
         """Follow files, and those that folders and globs will stand for."""
-        self._files = Files(names, self._say)
+        self._files = Files(names, self._say, skips_past=not self._from_start)
 
     @property
     def is_over(self) -> bool:
