@@ -17,7 +17,7 @@ PROGRAMS: dict[str, str] = {
     **dict.fromkeys(("ibstat", "ibv_devinfo"), "InfiniBand's tools"),
     **dict.fromkeys(("cat", "cd", "df", "dirname", "du", "echo", "env", "export", "find", "free", "getent", "grep", "head",
                      "id", "ip", "ls", "rm", "sed", "sort", "tail", "tee", "watch", "eval"), "coreutils, procps or the shell"),
-    **dict.fromkeys(("curl", "dmesg", "lscpu", "lsof", "nc", "pgrep", "ping", "ps", "sudo", "chown", "reboot", "systemctl", "apt-get",
+    **dict.fromkeys(("curl", "dmesg", "lscpu", "lsof", "nc", "pgrep", "ping", "ps", "sudo", "chown", "reboot", "systemctl", "journalctl", "apt-get",
                      "ufw", "update-ca-certificates"), "the operating system"),
     **dict.fromkeys(("kubectl", "docker", "podman", "sacct", "sbatch", "sinfo", "squeue"), "containers and schedulers"),
     **dict.fromkeys(("git", "gh", "pip", "python", "python3", "pytest", "pre-commit", "torchrun", "ray", "lm_eval",

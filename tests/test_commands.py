@@ -160,6 +160,12 @@ def test_texts_name_only_what_their_readers_have() -> None:
 
 # Documents
 
+OWN = {
+    option
+    for command in main_group.commands.values()
+    for param in command.params
+    for option in param.opts
+}
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "patterns" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]  # fmt: skip
 
 
@@ -188,6 +194,7 @@ def test_a_page_s_commands_hold_in_the_newest_release(page: Path) -> None:
     wrong = [
         fault for row in prose.split("\n") for fault in text_faults(row, frozenset((NEWEST,)))
     ]
+    wrong = [fault for fault in wrong if fault.partition(":")[0] not in OWN]
     assert wrong == []
 
 

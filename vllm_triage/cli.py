@@ -20,6 +20,7 @@ from vllm_triage.cli_pages import (
     schema_command,
 )
 from vllm_triage.cli_stream import filter_command
+from vllm_triage.cli_watch import watch_command
 from vllm_triage.errors import TriageError
 from vllm_triage.kinds import Severity
 from vllm_triage.model import Report
@@ -267,6 +268,7 @@ for _command in (
     explain_command,
     kinds_command,
     filter_command,
+    watch_command,
     check_rules_command,
     schema_command,
 ):

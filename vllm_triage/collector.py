@@ -11,6 +11,7 @@ from vllm_triage.lines import Line
 from vllm_triage.matches import Match, Recogniser, Unknown
 from vllm_triage.phases import in_engine
 from vllm_triage.rules import Rule
+from vllm_triage.run import Run
 
 _MAX_CHAINS = 4096
 _MAX_LINKS = 256
@@ -77,6 +78,24 @@ class Collector:
         chain = self._chains.pop(key, None)
         if chain is not None:
             self._settle(chain)
+
+    def forget(self, run: Run | None = None) -> None:
+        """Drop everything, or only what the runs before this one of its container said."""
+        kept = {
+            key: group
+            for key, group in self._groups.items()
+            if run is not None
+            and not (
+                group.run.index < run.index
+                and (group.run.source, group.run.container) == (run.source, run.container)
+            )
+        }
+        self._groups, self._last = {}, {}
+        self._counts.clear()
+        for (kind, name, index), group in kept.items():
+            self._groups[kind, name, index] = group
+            self._last[kind, name] = self._last[kind, ""] = group
+            self._counts[kind] += 1
 
     def copy(self) -> "Collector":
         """A collector that takes more without changing this one."""

@@ -50,7 +50,7 @@ class Loop:
 
     def run(self) -> None:
         """Run until the end of input or a signal."""
-        with _wakeup() as waker:
+        with wakeup() as waker:
             try:
                 self._follow(waker)
                 if self.signal is not None:
@@ -141,7 +141,7 @@ class Loop:
 
 
 @contextlib.contextmanager
-def _wakeup() -> Iterator[int]:
+def wakeup() -> Iterator[int]:
     """A descriptor on which SIGTERM and SIGINT can be read while it is open."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)

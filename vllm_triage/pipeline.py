@@ -82,6 +82,8 @@ class Scanner:
         self._fatal: set[int] = set()
         self._is_closed = False
         self.sources: list[Source] = []
+        self.forgets_past_runs = False
+        """Whether a run that got ready closes the incidents of those before it, as a watch wants it."""
         self._open(source)
 
     def _open(self, name: str) -> None:
@@ -155,6 +157,8 @@ class Scanner:
             if self._collector.has_open and not self._assembler.is_open(line.key):
                 self._collector.settle(line.key)
             run = self._runs.feed(line)
+            if self.forgets_past_runs and number == run.last_ready:
+                self.forget(run)
             if run.index in self._fatal and number in (run.last_answer, run.last_ready):
                 # It went on: what was told as fatal was not.
                 self._fatal.discard(run.index)
@@ -181,6 +185,13 @@ class Scanner:
             name=self._name, format=self._unwrapper.format, lines=self._number, bytes=self._bytes
         )
         self.sources.append(record)
+
+    def forget(self, run: Run | None = None) -> None:
+        """Close all incidents so far, or those of runs before this one: what comes is a new one."""
+        self._collector.forget(run)
+        self._fatal = {index for index in self._fatal if run is not None and index >= run.index}
+        groups = self._collector.groups(only_ended=True)
+        self._teller.forget(fold(groups, self.catalogue, self._redact)[0])
 
     def _news(self, *, quiet: int = 0, is_end: bool = False) -> Iterator[Update]:
         self._changes = self._collector.changes

@@ -92,6 +92,16 @@ class Teller:
             yield self._update(incident)
         yield from self._withdrawn({_key(incident) for incident in shown.values()})
 
+    def forget(self, kept: Sequence[Incident]) -> None:
+        """Close the incidents that are not among those kept: a later one of their kind is new."""
+        counts = {_key(incident): incident.count for incident in kept}
+        self._told = {key: told for key, told in self._told.items() if key in counts}
+        self._held = {key: line for key, line in self._held.items() if key in counts}
+        for key, told in self._told.items():
+            told.count = counts[key]
+        if self._root not in {told.update.id for told in self._told.values()}:
+            self._root = None
+
     def _id(self, incident: Incident) -> str:
         told = self._told.get(_key(incident))
         return incident.id if told is None else told.update.id

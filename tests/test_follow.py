@@ -1,0 +1,158 @@
+"""Files are followed through rotation and truncation, and each byte is read once."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from vllm_triage import SourceError
+from vllm_triage.follow import Files, Follower, Piece
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "vllm.log"
+
+
+def add(path: Path, text: str) -> None:
+    with path.open("a") as file:
+        file.write(text)
+
+
+def read(follower: Follower, times: int = 3) -> tuple[str, int]:
+    """What several looks give, and how often a file began anew."""
+    pieces = [piece for _ in range(times) for piece in follower.poll(0.0)]
+    return b"".join(piece.data for piece in pieces).decode(), sum(one.restarts for one in pieces)
+
+
+def test_what_is_there_is_the_past_and_what_is_appended_is_not(path: Path) -> None:
+    add(path, "old\nhalf")
+    follower = Follower(path, print)
+    add(path, " a line\nnew\n")
+
+    assert list(follower.poll(0.0)) == [
+        Piece(b"old\nhalf", is_past=True, ends_past=True),
+        Piece(b" a line\nnew\n"),
+    ]
+    assert list(follower.poll(0.0)) == []
+
+
+def test_a_file_that_appears_later_is_read_from_its_start(path: Path) -> None:
+    said: list[str] = []
+    follower = Follower(path, said.append)
+    assert read(follower) == ("", 0)
+    add(path, "first\n")
+
+    assert list(follower.poll(0.0)) == [Piece(restarts=True), Piece(b"first\n")]
+    assert said == [f"{path}: is not there yet; waiting for it"]
+
+
+def test_a_renamed_file_is_read_to_its_end_and_then_the_new_one(path: Path) -> None:
+    add(path, "one\n")
+    follower = Follower(path, print)
+    read(follower)
+    path.rename(path.with_suffix(".1"))
+    add(path.with_suffix(".1"), "two\n")
+    assert read(follower) == ("two\n", 0)
+    add(path, "three\n")
+    # The writer that held the old file ends its line before it takes the new one.
+    assert list(follower.poll(0.0)) == []
+    add(path.with_suffix(".1"), "late\n")
+
+    assert read(follower) == ("late\nthree\n", 1)
+
+
+def test_a_file_copied_and_emptied_is_read_from_its_start(path: Path) -> None:
+    add(path, "one\ntwo\n")
+    follower = Follower(path, print)
+    read(follower)
+    os.truncate(path, 0)
+    assert read(follower) == ("", 1)
+    add(path, "three\n")
+
+    assert read(follower) == ("three\n", 0)
+
+
+def test_a_file_emptied_and_grown_past_the_old_place_is_noticed(path: Path) -> None:
+    add(path, "one\ntwo\n")
+    follower = Follower(path, print)
+    read(follower)
+    os.truncate(path, 0)
+    add(path, "a much longer text than before\n")
+
+    assert read(follower) == ("a much longer text than before\n", 1)
+
+
+def test_the_hole_that_a_writer_leaves_at_its_old_place_is_not_read(path: Path) -> None:
+    size = 1_000_000
+    with path.open("wb", buffering=0) as writer:
+        writer.write(b"x" * (size - 1) + b"\n")
+        follower = Follower(path, print)
+        read(follower)
+        os.truncate(path, 0)
+        writer.write(b"new\n")
+        text, restarts = read(follower)
+
+    assert restarts == 1
+    assert text.strip("\0") == "new\n"
+    assert len(text) < size
+
+
+def test_one_look_gives_a_bounded_part(path: Path) -> None:
+    path.write_bytes(b"x" * 3_000_000)
+    follower = Follower(path, print)
+
+    first = sum(len(piece.data) for piece in follower.poll(0.0))
+
+    assert 1_000_000 < first < 1_200_000
+    assert len(read(follower, 5)[0]) == 3_000_000 - first
+
+
+def test_a_pipe_is_refused(path: Path) -> None:
+    os.mkfifo(path)
+
+    with pytest.raises(SourceError, match="is no regular file; pipe it into vllm-triage filter"):
+        Follower(path, print)
+
+
+def test_a_glob_takes_new_files_and_leaves_rotated_and_compressed_ones(tmp_path: Path) -> None:
+    add(tmp_path / "a.log", "a\n")
+    add(tmp_path / "old.log.gz", "no text")
+    files = Files([str(tmp_path / "*.log*")], print)
+    files.scan(0.0)
+    assert [one.path.name for one in files.followers] == ["a.log"]
+    (tmp_path / "a.log").rename(tmp_path / "a.log.1")
+    add(tmp_path / "a.log", "anew\n")
+    add(tmp_path / "b.log", "b\n")
+    files.scan(1.0)
+    assert len(files.followers) == 1
+    files.scan(3.0)
+
+    assert [one.path.name for one in files.followers] == ["a.log", "b.log"]
+    assert read(files.followers[0]) == ("a\nanew\n", 1)
+    # What came after the first look is new.
+    assert list(files.followers[1].poll(0.0)) == [Piece(b"b\n")]
+
+
+def test_a_file_of_a_glob_that_stays_away_is_given_up(tmp_path: Path) -> None:
+    add(tmp_path / "a.log", "a\n")
+    files = Files([str(tmp_path / "*.log")], print)
+    files.scan(0.0)
+    (follower,) = files.followers
+    (tmp_path / "a.log").unlink()
+    read(follower)
+    files.scan(3.0)
+    assert not follower.is_over
+    files.scan(6.0)
+
+    assert follower.is_over
+    assert files.followers == []
+
+
+def test_a_folder_stands_for_its_files(tmp_path: Path) -> None:
+    files = Files([str(tmp_path)], print)
+    files.scan(0.0)
+    add(tmp_path / "a.log", "a\n")
+    files.scan(3.0)
+
+    assert [one.path.name for one in files.followers] == ["a.log"]
