@@ -1,4 +1,4 @@
-"""Write `patterns/code-places.json.gz`: on which line each release of vLLM has a known statement.
+"""Write `patterns/code-places.json`: on which line each release of vLLM has a known statement.
 
     python -m tests.code_places FOLDER
 
@@ -8,12 +8,12 @@ Nothing of it is run. The file keeps numbers and checksums, no text.
 """
 
 import ast
-import gzip
 import json
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from vllm_triage.releases import WORDS, path, site
 from vllm_triage.versions import parse
@@ -115,7 +115,7 @@ def _sites(tree: ast.Module, lines: list[str], name: str) -> Iterator[tuple[str,
                     yield f"vllm/{name}.py", site(f"{node.name} {text}"), number
 
 
-def places(folder: Path) -> dict[str, object]:
+def places(folder: Path) -> dict[str, Any]:
     """The table of all releases under a folder."""
     names = sorted((one.name for one in folder.iterdir()), key=lambda one: (parse(one) or (), one))
     table: dict[str, dict[str, dict[int, set[int]]]] = defaultdict(
@@ -150,11 +150,19 @@ def _row(found: dict[int, set[int]]) -> list[int]:
     return [first, *(min(found.get(index, {0})) for index in range(first, last + 1))]
 
 
+def written(table: Mapping[str, Any]) -> str:
+    """The table as JSON, a row a source file."""
+    sites = table["sites"].items()
+    rows = [
+        f"{json.dumps(file)}: {json.dumps(keys, separators=(',', ':'))}" for file, keys in sites
+    ]
+    releases = json.dumps(table["releases"])
+    return f'{{"releases": {releases},\n"sites": {{\n' + ",\n".join(rows) + "\n}}\n"
+
+
 def main() -> None:
     """Write the file."""
-    table = places(Path(sys.argv[1]))
-    text = json.dumps(table, separators=(",", ":")) + "\n"
-    path().write_bytes(gzip.compress(text.encode(), 9, mtime=0))
+    path().write_text(written(places(Path(sys.argv[1]))), "utf-8")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 from tests.conftest import FIXTURES
-from vllm_triage.catalogue import folder
+from vllm_triage.tables import folder
 from vllm_triage.versions import parse
 
 Releases = frozenset[str]

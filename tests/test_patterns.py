@@ -4,8 +4,9 @@ import pytest
 
 from tests.alternatives import TooManyWaysError, literals
 from vllm_triage import rule_check
-from vllm_triage.catalogue import Catalogue, folder
+from vllm_triage.catalogue import Catalogue
 from vllm_triage.kinds import Kind
+from vllm_triage.tables import folder
 
 PROBLEMS = rule_check.check()
 

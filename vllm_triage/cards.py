@@ -1,11 +1,10 @@
 """Cards: which GPUs hold a model's weights."""
 
-import tomllib
 from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
 
-from vllm_triage.catalogue import folder
+from vllm_triage.tables import table
 
 # What vLLM may use of a card by default; the rest is for CUDA itself.
 _SHARE = 0.9
@@ -24,8 +23,8 @@ class Card(NamedTuple):
 @cache
 def known_cards() -> tuple[Card, ...]:
     """The cards of `patterns/cards.toml`, smallest first."""
-    data = tomllib.loads((folder() / "cards.toml").read_text("utf-8"))
-    return tuple(Card(one["name"], one["gigabytes"], one["most"]) for one in data["card"])
+    cards = table("cards")["card"]
+    return tuple(Card(one["name"], one["gigabytes"], one["most"]) for one in cards)
 
 
 def count_holding(weights_bytes: float, card: Card) -> int | None:

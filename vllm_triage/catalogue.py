@@ -20,6 +20,7 @@ from vllm_triage import templates
 from vllm_triage.errors import RuleError
 from vllm_triage.kinds import Kind
 from vllm_triage.rules import Extension, Rule, Topic
+from vllm_triage.tables import folder
 
 ENTRY_POINT_GROUP = "vllm_triage.rules"
 FOLDERS_VARIABLE = "VLLM_TRIAGE_RULES"
@@ -31,12 +32,6 @@ class Catalogue(NamedTuple):
 
     rules: Mapping[Kind, Rule]
     topics: Mapping[str, Topic]
-
-
-def folder() -> Path:
-    """The built-in pattern files: the wheel's own copy, else the checkout's."""
-    packaged = Path(__file__).parent / "patterns"
-    return packaged if packaged.is_dir() else Path(__file__).parent.parent / "patterns"
 
 
 def files(root: Path) -> list[Path]:

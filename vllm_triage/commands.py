@@ -1,18 +1,16 @@
 """Commands: the user's own way to start the server, with a change made."""
 
 import shlex
-import tomllib
 from collections.abc import Mapping, Sequence
-from functools import cache
 
 import regex
 
 from vllm_triage import flags as known_flags
 from vllm_triage.arguments import Value
-from vllm_triage.catalogue import folder
 from vllm_triage.echoes import SERVER_MODULE, Echo, long_name, shell
 from vllm_triage.redact import REDACTED
 from vllm_triage.run import Run
+from vllm_triage.tables import table
 from vllm_triage.versions import parse
 
 # One command, without comments, variables, other commands and line ends.
@@ -157,7 +155,7 @@ def _flags(run: Run) -> dict[str, list[str]]:
 
 def is_default(name: str, value: object) -> bool:
     """Tell whether an old release's log prints this value when nothing was given."""
-    return str(value) in _defaults().get(name, ())
+    return str(value) in table("argument-defaults").get(name, ())
 
 
 def _words(name: str, value: Value) -> list[str] | None:
@@ -168,8 +166,3 @@ def _words(name: str, value: Value) -> list[str] | None:
     if value is None or value is False:
         return None
     return [str(item) for item in value] if isinstance(value, list) else [str(value)]
-
-
-@cache
-def _defaults() -> Mapping[str, list[str]]:
-    return tomllib.loads((folder() / "argument-defaults.toml").read_text("utf-8"))

@@ -2,17 +2,15 @@
 
 import difflib
 import shlex
-import tomllib
 from collections.abc import Mapping
-from functools import cache
 from signal import Signals
 
 import regex
 
 from vllm_triage import flags
 from vllm_triage.arguments import number
-from vllm_triage.catalogue import folder
 from vllm_triage.run import Run
+from vllm_triage.tables import table
 from vllm_triage.versions import parse
 
 # Written by this module from words that were checked, so that a command may hold them as they are.
@@ -144,12 +142,9 @@ def _device(run: Run | None) -> str | None:
 
 
 def _package(module: object) -> str | None:
-    return _packages().get(module.partition(".")[0]) if isinstance(module, str) else None
-
-
-@cache
-def _packages() -> dict[str, str]:
-    return tomllib.loads((folder() / "module-packages.toml").read_text("utf-8"))
+    if not isinstance(module, str):
+        return None
+    return table("module-packages").get(module.partition(".")[0])
 
 
 def _refused_flag(known: Mapping[str, object], version: str | None) -> dict[str, str | None]:

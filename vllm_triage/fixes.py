@@ -15,7 +15,7 @@ from vllm_triage.echoes import SERVER_MODULE
 from vllm_triage.facts import AnyFacts
 from vllm_triage.model import FixStep
 from vllm_triage.rules import Fix, Form, Rule, Verify
-from vllm_triage.ruling import Proposal, permits, ruled_out, states
+from vllm_triage.ruling import Proposal, is_so, permits, ruled_out, states
 from vllm_triage.run import Run
 from vllm_triage.versions import holds, span
 
@@ -266,7 +266,8 @@ def _step(
         against = ruled_out(fix, proposal, values, arguments)
         if against is None and not holds(version, since, until):
             against = f"it takes vLLM {span(since, until)}"
-    if None in change.values() or _is_for_the_user(form, values) or _is_set(change, arguments):
+    is_set = all(is_so(flag, value or "", arguments) for flag, value in change.items())
+    if None in change.values() or _is_for_the_user(form, values) or is_set:
         change = {}
     step = FixStep(
         number=1,
@@ -325,16 +326,6 @@ def _why(fix: Fix, form: Form, values: Values, version: str | None) -> str | Non
         return why
     note = f"vLLM {span(older.since, older.until)}: {command}"
     return f"{why}; {note}" if why else note
-
-
-def _is_set(change: Mapping[str, str | None], arguments: Mapping[str, Value]) -> bool:
-    """Tell whether the run was started with all of a change already."""
-
-    def shown(flag: str) -> str | None:
-        value = arguments.get(flag.removeprefix("--").replace("-", "_"))
-        return None if value is None or value is False else "" if value is True else str(value)
-
-    return bool(change) and all(shown(flag) == value for flag, value in change.items())
 
 
 def _entry_point(command: str | None, version: str | None) -> str | None:

@@ -1,13 +1,12 @@
 """Flags: which release of vLLM accepts which, and what became of those that are gone."""
 
 import difflib
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from vllm_triage import templates
-from vllm_triage.catalogue import folder
+from vllm_triage.tables import table
 from vllm_triage.versions import holds, parse
 
 SERVE = "serve"
@@ -25,7 +24,7 @@ class Successor(NamedTuple):
 
 def releases(since: str | None = None, until: str | None = None) -> tuple[str, ...]:
     """The releases whose flags were read, oldest first, within `since`..`until`."""
-    return tuple(version for version in _data()["versions"] if holds(version, since, until))
+    return tuple(version for version in table("flags")["versions"] if holds(version, since, until))
 
 
 def accepts(flag: str, version: str | None, command: str = SERVE) -> bool:
@@ -35,12 +34,12 @@ def accepts(flag: str, version: str | None, command: str = SERVE) -> bool:
 
 def is_known(flag: str) -> bool:
     """Tell whether any release's server accepts a flag."""
-    return flag in _data()[SERVE]
+    return flag in table("flags")[SERVE]
 
 
 def came_with(flag: str, version: str | None) -> str | None:
     """The first release that accepts a flag, when that is later than `version`."""
-    pairs = _data()[SERVE].get(flag, [])
+    pairs = table("flags")[SERVE].get(flag, [])
     later = [first for first in pairs[::2] if not holds(version, first, None)]
     return later[0] if later and not accepts(flag, version) else None
 
@@ -54,7 +53,7 @@ def lacking(
 
 def refusing(flag: str, value: str, since: str | None, until: str | None) -> tuple[str, ...]:
     """The releases of an interval that check a flag's values and refuse this one."""
-    values: Mapping[str, Sequence[str]] = _data()["choices"].get(flag)
+    values: Mapping[str, Sequence[str]] = table("flags")["choices"].get(flag)
     if values is None:
         return ()
     checked = set(_within(values["*"]))
@@ -74,7 +73,7 @@ def nearest(flag: str, version: str | None) -> str | None:
 
 def successor(flag: str, value: str | None, version: str | None) -> Successor | None:
     """What a release has in the place of a renamed or dropped flag; None when that is not known."""
-    entry = _renamed().get(flag)
+    entry = table("renamed-flags").get(flag)
     if entry is None or (version is not None and accepts(flag, version)):
         return None
     forms = [form for form in entry["form"] if holds(version, form.get("since"), None)]
@@ -91,7 +90,7 @@ def successor(flag: str, value: str | None, version: str | None) -> Successor | 
 
 def renamed() -> Iterator[tuple[str, str | None, str | None, str | None]]:
     """All forms of the table: the old flag, the first release, the new flag, its value."""
-    for flag, entry in _renamed().items():
+    for flag, entry in table("renamed-flags").items():
         for form in entry["form"]:
             yield flag, form.get("since"), form.get("flag"), form.get("value")
 
@@ -104,7 +103,7 @@ def _within(pairs: Sequence[str]) -> Iterator[str]:
 
 @cache
 def _accepted(version: str, command: str) -> frozenset[str]:
-    data = _data()
+    data = table("flags")
     names = [command] if command in (SERVE, "bench serve") else [SERVE, command]
     return frozenset(
         flag for name in names for flag, pairs in data[name].items() if version in _within(pairs)
@@ -113,19 +112,9 @@ def _accepted(version: str, command: str) -> frozenset[str]:
 
 def _nearest_release(version: str | None) -> str:
     """The release that was read at or before this one; the newest for an unknown one."""
-    known: Sequence[str] = _data()["versions"]
+    known: Sequence[str] = table("flags")["versions"]
     number = parse(version)
     if number is None:
         return known[-1]
     earlier = [one for one in known if (parse(one) or number) <= number]
     return earlier[-1] if earlier else known[0]
-
-
-@cache
-def _data() -> dict[str, Any]:
-    return tomllib.loads((folder() / "flags.toml").read_text("utf-8"))
-
-
-@cache
-def _renamed() -> dict[str, Any]:
-    return tomllib.loads((folder() / "renamed-flags.toml").read_text("utf-8"))

@@ -6,7 +6,6 @@ statements that the log's code places and tracebacks name. What people write abo
 (changelogs, "works in 0.9.1") has other forms. Statements that contradict each other give none.
 """
 
-import gzip
 import json
 import zlib
 from collections.abc import Iterable
@@ -18,6 +17,7 @@ from typing import Literal, NamedTuple
 import regex
 
 from vllm_triage.lines import Line
+from vllm_triage.tables import folder
 from vllm_triage.tracebacks import Frame, frame
 from vllm_triage.versions import parse
 
@@ -75,15 +75,13 @@ class Table(NamedTuple):
 
 def path() -> Path:
     """The table's file: the wheel's own copy, else the checkout's."""
-    packaged = Path(__file__).parent / "patterns"
-    folder = packaged if packaged.is_dir() else Path(__file__).parent.parent / "patterns"
-    return folder / "code-places.json.gz"
+    return folder() / "code-places.json"
 
 
 @cache
 def table() -> Table:
     """The table, read when the first run without a stated release is told."""
-    data = json.loads(gzip.decompress(path().read_bytes()))
+    data = json.loads(path().read_text("utf-8"))
     return Table(tuple(data["releases"]), data["sites"])
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import regex
 
 from vllm_triage import command_check, templates
-from vllm_triage.catalogue import Catalogue, files, folder, load, read
+from vllm_triage.catalogue import Catalogue, files, load, read
 from vllm_triage.derived import NAMES as DERIVED
 from vllm_triage.envelopes import Unwrapper
 from vllm_triage.errors import RuleError
@@ -18,6 +18,7 @@ from vllm_triage.matches import Match, Matcher, compiled, satisfies
 from vllm_triage.phases import phase_of
 from vllm_triage.rules import Extension, Fix, Form, Pattern, Rule, Topic
 from vllm_triage.run import Run, Runs
+from vllm_triage.tables import folder
 
 MAX_TITLE = 70
 _PROBE_LENGTH = 20_000

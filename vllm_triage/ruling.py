@@ -1,14 +1,12 @@
 """Ruling out: why a step is of no use for the run at hand."""
 
-import tomllib
 from collections.abc import Iterable, Mapping
-from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from vllm_triage import templates
 from vllm_triage.arguments import Value
-from vllm_triage.catalogue import folder
 from vllm_triage.rules import Fix
+from vllm_triage.tables import table
 
 ALREADY = "already set so"
 NOT_SET = "the flag is not set here"
@@ -48,7 +46,7 @@ def ruled_out(
     unfitting = _none_fits(proposal, values)
     if unfitting is not None or not wanted or not arguments:
         return unfitting
-    if any(against[flag] is None and not _is_so(flag, value, arguments) for flag, value in wanted):
+    if any(against[flag] is None and not is_so(flag, value, arguments) for flag, value in wanted):
         return None
     return NOT_SET if all(value == "-" for _, value in wanted) else ALREADY
 
@@ -56,12 +54,13 @@ def ruled_out(
 def _none_fits(proposal: Proposal, values: Mapping[str, str]) -> str | None:
     for text in proposal.texts:
         for name in sorted(templates.names(text)):
-            if values.get(name) == "" and name in _data()["none_fits"]:
-                return str(_data()["none_fits"][name])
+            if values.get(name) == "" and name in table("ruled-out")["none_fits"]:
+                return str(table("ruled-out")["none_fits"][name])
     return None
 
 
-def _is_so(flag: str, value: str, arguments: Mapping[str, Value]) -> bool:
+def is_so(flag: str, value: str, arguments: Mapping[str, Value]) -> bool:
+    """Tell whether a run was started with a flag so; the value `-` is for one that is not there."""
     shown = arguments.get(flag.removeprefix("--").replace("-", "_"))
     if shown is None or shown is False:
         return value == "-"
@@ -73,7 +72,7 @@ def _against(
 ) -> str | None:
     if value == "-" or arguments.get(flag.removeprefix("--").replace("-", "_")) is False:
         return None
-    for rule in _data()["rule"]:
+    for rule in table("ruled-out")["rule"]:
         if flag not in rule["flags"]:
             continue
         where: Mapping[str, list[str]] = rule.get("where", {})
@@ -87,11 +86,6 @@ def _against(
 
 def names() -> frozenset[str]:
     """The facts that the table asks for."""
-    rules = _data()["rule"]
+    rules = table("ruled-out")["rule"]
     asked = {name for rule in rules for name in rule.get("where", {})}
     return frozenset(asked | {rule["above"] for rule in rules if "above" in rule})
-
-
-@cache
-def _data() -> dict[str, Any]:
-    return tomllib.loads((folder() / "ruled-out.toml").read_text("utf-8"))
