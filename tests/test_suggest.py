@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vllm_triage import suggest
+from vllm_triage import suggest, weights
 
 SHARE = st.floats(0.05, 1.0)
 SIZE = st.integers(1, 10_000_000)
@@ -185,12 +185,12 @@ def test_a_models_name_states_its_weights(
 ) -> None:
     expected = None if gigabytes is None else round(gigabytes * 1e9)
 
-    assert suggest.model_weights_bytes(name, quantization) == expected
+    assert weights.model_weights_bytes(name, quantization) == expected
 
 
 @given(st.integers(1, 999), st.integers(1, 999))
 def test_more_parameters_weigh_more(first: int, second: int) -> None:
-    one, other = (suggest.model_weights_bytes(f"org/Model-{size}B") for size in (first, second))
+    one, other = (weights.model_weights_bytes(f"org/Model-{size}B") for size in (first, second))
 
     assert one is not None
     assert other is not None
@@ -199,6 +199,6 @@ def test_more_parameters_weigh_more(first: int, second: int) -> None:
 
 @given(st.text(), st.none() | st.text())
 def test_no_name_breaks_the_arithmetic(name: str, quantization: str | None) -> None:
-    found = suggest.model_weights_bytes(name, quantization)
+    found = weights.model_weights_bytes(name, quantization)
 
     assert found is None or found > 0

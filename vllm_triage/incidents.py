@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Sequence
 from math import prod
 
-from vllm_triage import cards, suggest, templates
+from vllm_triage import cards, templates, weights
 from vllm_triage.arguments import number
 from vllm_triage.catalogue import Catalogue
 from vllm_triage.causes import Group, order
@@ -173,8 +173,8 @@ def _cards(group: Group) -> str | None:
     if _is_on_cpu(group):
         return None
     name, quantization = run.model or "", group.quantization or run.quantization
-    named, measured = suggest.model_weights_bytes(name, quantization), _measured_weights(run)
-    width = suggest.bytes_per_parameter(name, quantization)
+    named, measured = weights.model_weights_bytes(name, quantization), _measured_weights(run)
+    width = weights.bytes_per_parameter(name, quantization)
     if measured is not None and (named is None or not 0.67 < measured / named < 1.5):
         # A local folder may hold weights of any width.
         width = None
@@ -183,7 +183,7 @@ def _cards(group: Group) -> str | None:
 
 def _measured_weights(run: Run) -> float | None:
     """One GPU's weights times the GPUs that share them; None where a GPU's part says less of the whole."""
-    if run.weights_bytes is None or any(
+    if run.memory.weights_bytes is None or any(
         run.arguments.get(name) for name in ("cpu_offload_gb", "enable_expert_parallel")
     ):
         return None
@@ -192,7 +192,7 @@ def _measured_weights(run: Run) -> float | None:
         for name in ("tensor_parallel_size", "pipeline_parallel_size")
     ]
     return (
-        run.weights_bytes * prod(sizes)
+        run.memory.weights_bytes * prod(sizes)
         if all(1 <= one <= _MAX_PARALLEL for one in sizes)
         else None
     )

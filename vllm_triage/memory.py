@@ -120,6 +120,12 @@ class Memory:
             known = self._workers.setdefault(worker, {})
         known.update(found)
 
+    @property
+    def weights_bytes(self) -> int | None:
+        """What the weights take on the GPU that holds most of them, in bytes."""
+        known = [said["weights"] for said in self._workers.values() if "weights" in said]
+        return int(max(known)) if known else None
+
     def of(self, worker: Worker) -> tuple[str | None, Mapping[str, float]]:
         """A worker's name and numbers: the one asked for, else the one with the largest weights."""
         known = self._workers.get(worker)

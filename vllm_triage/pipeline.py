@@ -355,7 +355,7 @@ def _runs(found: Sequence[Run], redact: Callable[[str], str]) -> tuple[RunInfo, 
             or run.model
             or run.was_serving
             or run.nccl_version
-            or run.weights_bytes
+            or run.memory.weights_bytes
         ):
             continue
         info = run.info()

@@ -7,7 +7,6 @@ import regex
 
 from vllm_triage.arguments import Value, config_fields, pairs, printed_arguments
 from vllm_triage.echoes import Echo, EchoReader, devices
-from vllm_triage.facts import size
 from vllm_triage.kinds import Level, Phase
 from vllm_triage.lines import Line, Origin
 from vllm_triage.memory import Memory
@@ -29,9 +28,6 @@ _KV_TOKENS = regex.compile(r"KV cache size: ([\d,]+) tokens")
 _KV_BLOCKS = regex.compile(r"# (?:GPU|\w+) blocks: (\d+)")
 _WORLD = regex.compile(r"world size (\d+)")
 _NCCL = regex.compile(r"(?:\bnccl==|NCCL version )(\d+\.\d+(?:\.\d+)?)")
-_WEIGHTS = regex.compile(
-    r"(?:Loading model weights|[Mm]odel loading) took ([\d.]{1,12}) (G(?:i?B)|M(?:i?B))"
-)
 _TORCH = regex.compile(
     r"(?:\btorch(?:==| version:? )|^PyTorch version *: |^torch {2,})(\d+\.\d+\.\d+\S*)"
 )
@@ -71,7 +67,6 @@ class Run:
     was_serving: bool = False
     has_banner: bool = False
     nccl_version: str | None = None
-    weights_bytes: int | None = None
     memory: Memory = field(default_factory=Memory)
     torch_version: str | None = None
     devices: int | None = None
@@ -108,7 +103,7 @@ class Run:
             arguments=dict(self.arguments),
             phase=self.phase,
             nccl_version=self.nccl_version,
-            weights_bytes=self.weights_bytes,
+            weights_bytes=self.memory.weights_bytes,
             torch_version=self.torch_version,
             devices=self.devices,
             kv_cache_tokens=self.kv_cache_tokens,
@@ -214,8 +209,8 @@ class Runs:
         if run.release.is_open:
             run.release.feed(line)
         self._sizes(run, text)
-        if "ccl" in text or " took " in text or "NCCL version" in text:
-            self._measured(run, text)
+        if "ccl==" in text or "NCCL version" in text:
+            self._nccl(run, text)
         self._phase(run, line, text)
         return run
 
@@ -329,13 +324,10 @@ class Runs:
                 run.torch_version = run.torch_version or found[1]
 
     @staticmethod
-    def _measured(run: Run, text: str) -> None:
+    def _nccl(run: Run, text: str) -> None:
         found = _NCCL.search(text)
         if found:
             run.nccl_version = run.nccl_version or found[1]
-        found = _WEIGHTS.search(text)
-        if found and run.weights_bytes is None:
-            run.weights_bytes = size(f"{found[1]} {found[2]}")
 
     @staticmethod
     def _phase(run: Run, line: Line, text: str) -> None:

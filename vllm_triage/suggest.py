@@ -20,26 +20,6 @@ _WORKER = regex.compile(r"(?:_TP|VllmWorker_|VllmWorker rank=|Worker_)(\d{1,4})\
 
 NONE_FITS = ""
 
-_PARAMETERS = regex.compile(
-    r"(?<![A-Za-z0-9.])(?:(\d{1,3})x)?(\d{1,4}(?:\.\d{1,3})?)(?:[bB](?![A-Za-z0-9])|(M|m)(?![A-Za-z0-9]))"
-)
-# Experts share the attention layers: the whole is less than the product.
-_MIXTURES = {"8x7": 46.7e9, "8x22": 140.6e9, "17b-16e": 109e9, "17b-128e": 400e9}
-_EXPERTS = regex.compile(r"(?<![a-z0-9.])(\d{1,3}b-\d{1,4}e)(?![a-z0-9])")
-_BITS = regex.compile(
-    r"(?<![a-z0-9])(?:(?:int|fp|w|nvfp|mxfp)(4|8|16)(?:a\d{1,2})?|([2-8])[ _-]?bits?|bf(16))(?![a-z0-9])"
-)
-_METHODS = {
-    "awq": 0.5, "gptq": 0.5, "squeezellm": 0.5, "bitsandbytes": 0.5, "bnb": 0.5, "hqq": 0.5, "qqq": 0.5,
-    "marlin": 0.5, "mxfp4": 0.5, "nvfp4": 0.5, "modelopt_fp4": 0.5, "petit_nvfp4": 0.5, "auto-round": 0.5,
-    "aqlm": 0.25,
-    "fp8": 1.0, "fbgemm_fp8": 1.0, "ptpc_fp8": 1.0, "modelopt": 1.0, "deepspeedfp": 1.0,
-    "experts_int8": 1.0, "int8": 1.0, "tpu_int8": 1.0,
-}  # fmt: skip
-_METHOD_NAME = regex.compile(
-    r"(?<![a-z0-9])(awq|gptq|squeezellm|bnb|hqq|aqlm|gguf|ggml|exl2|quip)(?![a-z])"
-)
-
 
 def default_utilization(version: str | None) -> float:
     """The share that a server takes when none is given: 0.9, and 0.92 from 0.20 on."""
@@ -188,62 +168,3 @@ def free_port(current: float | None) -> str | None:
     if current is None:
         return None
     return str(int(current) + 1) if 0 < current < 65535 else "8000"
-
-
-def model_parameters(name: str) -> float | None:
-    """The parameters that a model's name states: `Llama-3-70B` 70e9, `opt-125m` 125e6.
-
-    Of a mixture of experts all of them: the known sum (`8x7B` 46.7e9), else experts times size,
-    which is never too small. `A3B`, the active ones, and `E4B`, the effective ones, do not count.
-    The last part of a path that states a size tells it. None where two parts of it differ.
-    """
-    for part in reversed(regex.split(r"[/\\]|--", name[:1000])):
-        experts = _EXPERTS.search(part.lower())
-        if experts is not None:
-            return _MIXTURES.get(experts[1])
-        billions: set[float] = set()
-        millions: set[float] = set()
-        for times, size, small in _PARAMETERS.findall(part):
-            if small:
-                millions.add(float(size) * 1e6)
-            elif times:
-                billions.add(_MIXTURES.get(f"{times}x{size}") or int(times) * float(size) * 1e9)
-            else:
-                billions.add(float(size) * 1e9)
-        # `7B-1M` has a context of a million tokens.
-        found = billions or {one for one in millions if one >= 10e6}
-        if found:
-            return found.pop() if len(found) == 1 else None
-    return None
-
-
-def bytes_per_parameter(name: str, quantization: str | None = None) -> float | None:
-    """Bytes that a parameter takes on the GPU: the bits that the name states / 8, else the method's.
-
-    AWQ and GPTQ 0.5, FP8 and INT8 1, without quantization 2 (fp16, bf16).
-    None for a method with weights of any width (GGUF, compressed-tensors) whose name states none.
-    """
-    text = name[:1000].lower()
-    method = (
-        quantization.lower().removesuffix("_marlin").removesuffix("_marlin_24")
-        if quantization
-        else None
-    )
-    bits = [int(one) for found in _BITS.findall(text) for one in found if one]
-    if bits and (method is None or min(bits) < 16):
-        return min(bits) / 8
-    if method is not None:
-        return _METHODS.get(method)
-    named = _METHOD_NAME.search(text)
-    if named is not None:
-        return _METHODS.get(named[1])
-    return 0.5 if "gpt-oss" in text else 2.0
-
-
-def model_weights_bytes(name: str, quantization: str | None = None) -> int | None:
-    """What a model's weights take in all, in bytes: parameters times bytes per parameter.
-
-    `name` is a hub id or a path, `quantization` vLLM's method. None when the name states no size.
-    """
-    parameters, width = model_parameters(name), bytes_per_parameter(name, quantization)
-    return int(parameters * width) if parameters and width else None
