@@ -10,7 +10,7 @@ from vllm_triage import RunInfo, releases, triage
 from vllm_triage.lines import parse as parse_line
 from vllm_triage.releases import Place, site
 from vllm_triage.reports import text as text_report
-from vllm_triage.run import Runs
+from vllm_triage.runs import Runs
 
 ROOT = Path(__file__).parent.parent
 BANNER = "INFO 06-12 09:15:01 api_server.py:161] vLLM API server version 0.6.3.post1"

@@ -10,7 +10,8 @@ import pytest
 from backports import zstd  # type: ignore[import-not-found,unused-ignore]
 
 from vllm_triage.errors import SourceError
-from vllm_triage.sources import MAX_LINE, Reader, expand
+from vllm_triage.paths import expand
+from vllm_triage.sources import MAX_LINE, Reader
 
 
 def lines(data: bytes) -> list[tuple[int, str]]:

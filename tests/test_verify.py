@@ -6,10 +6,11 @@ import regex
 from tests.releases import VERSIONS
 from vllm_triage import triage
 from vllm_triage.catalogue import Catalogue
-from vllm_triage.fixes import render_verify, values_of
+from vllm_triage.fixes import render_verify
 from vllm_triage.kinds import Kind
 from vllm_triage.rules import Verify
 from vllm_triage.run import Run
+from vllm_triage.values import values_of
 from vllm_triage.versions import holds
 
 MAX_LENGTH = 200

@@ -11,7 +11,9 @@ from vllm_triage.errors import RuleError, SourceError, TriageError
 from vllm_triage.facts import AnyFacts
 from vllm_triage.kinds import Confidence, Kind, Phase, Risk, Role, Severity
 from vllm_triage.model import Evidence, FixStep, Incident, MemoryBudget, Report, RunInfo, Source
-from vllm_triage.pipeline import Scanner, __version__, triage
+from vllm_triage.pipeline import triage
+from vllm_triage.scanner import Scanner
+from vllm_triage.versions import __version__
 
 __all__ = [
     "AnyFacts",

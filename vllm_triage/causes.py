@@ -1,86 +1,12 @@
 """Causes: which of the things that a log shows explains the others."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cache
 
-import regex
-
-from vllm_triage.events import Event
-from vllm_triage.kinds import Confidence, Kind, Level, Phase, Role, Severity
-from vllm_triage.lines import Line
+from vllm_triage.groups import Group, clock, is_warning
+from vllm_triage.kinds import Confidence, Kind, Role, Severity
 from vllm_triage.matches import Match, Unknown
-from vllm_triage.run import Run
-
-MAX_EVIDENCE = 6
-MAX_PROCESSES = 256
-_MAX_LINE = 4096
-_CLOCK = regex.compile(r"(?:\d{4}-)?(\d\d)-(\d\d)[T ](\d\d:\d\d:\d\d(?:[.,]\d+)?)")
-
-
-@dataclass(slots=True)
-class Group:
-    """All that was said of one kind in one run."""
-
-    kind: Kind
-    run: Run
-    severity: Severity
-    role: Role
-    confidence: Confidence
-    explained_by: tuple[str, ...]
-    event: Event
-    line: Line
-    phase: Phase | None
-    position: int
-    rank: tuple[int, ...]
-    quantization: str | None = None
-    fields: dict[str, str | float | None] = field(default_factory=dict)
-    lines: list[Line] = field(default_factory=list)
-    patterns: list[str] = field(default_factory=list)
-    processes: dict[str, None] = field(default_factory=dict)
-    said: set[tuple[object, ...]] = field(default_factory=set)
-    count: int = 0
-    first_seen: str | None = None
-    last_seen: str | None = None
-    last_line: int = 0
-    caused_by: "Group | None" = None
-
-    def copy(self) -> "Group":
-        """A group that can be changed without changing this one."""
-        return replace(
-            self,
-            fields=dict(self.fields),
-            lines=list(self.lines),
-            patterns=list(self.patterns),
-            processes=dict(self.processes),
-            said=set(self.said),
-        )
-
-    def add_lines(self, lines: Sequence[Line]) -> None:
-        """Keep a few lines as evidence, each once."""
-        for line in map(shortened, lines):
-            if len(self.lines) >= MAX_EVIDENCE:
-                return
-            if line.text.strip() and all(
-                (line.source, line.number, line.text) != (one.source, one.number, one.text)
-                for one in self.lines
-            ):
-                self.lines.append(line)
-
-
-def shortened(line: Line) -> Line:
-    """The line as it is kept: a report shows no more of it."""
-    if len(line.raw) <= _MAX_LINE and len(line.text) <= _MAX_LINE:
-        return line
-    return line._replace(raw=line.raw[:_MAX_LINE], text=line.text[:_MAX_LINE])
-
-
-def label(line: Line) -> str | None:
-    """The process as an operator names it: `Worker_TP0`, else `rank 3`."""
-    if line.process is not None:
-        return line.process
-    return f"rank {line.rank}" if line.rank is not None else None
 
 
 def choose(chain: Sequence[Match | Unknown]) -> Match | Unknown | None:
@@ -133,12 +59,6 @@ def explains(kind: Kind, explained_by: tuple[str, ...]) -> bool:
 
 _TIER = {Role.CAUSE: 0, Role.SYMPTOM: 1, Role.CONSEQUENCE: 2}
 _SEVERITY = {Severity.FATAL: 0, Severity.DEGRADED: 1, Severity.NOTICE: 2}
-
-
-def clock(text: str | None) -> tuple[int, int, str] | None:
-    """Month, day and time of day of a time stamp in any of the usual formats."""
-    found = _CLOCK.search(text) if text else None
-    return (int(found[1]), int(found[2]), found[3].replace(",", ".")) if found else None
 
 
 def order(groups: Sequence[Group]) -> list[Group]:
@@ -199,8 +119,3 @@ def _follows(group: Group, root: Group) -> bool:
     if group.role is Role.CONSEQUENCE:
         return True
     return group.role is Role.SYMPTOM and root.role is Role.CAUSE
-
-
-def is_warning(event: Event) -> bool:
-    """Tell a warning from an error."""
-    return event.level in (Level.WARNING, Level.INFO, Level.DEBUG)

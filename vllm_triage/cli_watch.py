@@ -17,9 +17,9 @@ from vllm_triage.kinds import Severity
 from vllm_triage.loop import wakeup
 from vllm_triage.metrics import MetricsFile
 from vllm_triage.model import Update
-from vllm_triage.pipeline import Scanner
 from vllm_triage.reports import LINES, Context
 from vllm_triage.reports.brief import Brief
+from vllm_triage.scanner import Scanner
 from vllm_triage.watch import Watch
 
 _POLL_S = 0.25

@@ -4,13 +4,20 @@ from collections import Counter, OrderedDict
 from collections.abc import Sequence
 
 from vllm_triage.catalogue import Catalogue
-from vllm_triage.causes import MAX_PROCESSES, Group, choose, clock, is_warning, label, shortened
-from vllm_triage.events import Event
+from vllm_triage.causes import choose
+from vllm_triage.groups import (
+    Group,
+    begin,
+    count,
+    is_warning,
+    promote,
+    short_name,
+    unrecognised,
+)
 from vllm_triage.kinds import Confidence, Kind, Phase, Role, Severity
 from vllm_triage.lines import Line
-from vllm_triage.matches import Match, Recogniser, Unknown
+from vllm_triage.matches import Match, Unknown
 from vllm_triage.phases import in_engine
-from vllm_triage.rules import Rule
 from vllm_triage.run import Run
 
 _MAX_CHAINS = 4096
@@ -186,9 +193,9 @@ class Collector:
         )
         group, key = self._group(item.kind, "", item.run.index)
         if group is None:
-            group = self._keep(key, _group(item, item.line, recogniser, rank))
+            group = self._keep(key, begin(item, item.line, recogniser, rank))
         elif rank > group.rank:
-            _promote(group, item, recogniser, rank)
+            promote(group, item, recogniser, rank)
             self.changes += 1
         if recogniser.id not in group.patterns:
             group.patterns.append(recogniser.id)
@@ -200,13 +207,13 @@ class Collector:
         self._count(group, item, item.line)
 
     def _fold_unknown(self, item: Unknown, *, is_deadly: bool) -> None:
-        name = _short_name(item.event)
+        name = short_name(item.event)
         rule = self._catalogue.rules.get(Kind.ENGINE_UNRECOGNISED)
         if name in _ORDERLY or name.endswith("Warning") or is_warning(item.event) or rule is None:
             return
         group, key = self._group(Kind.ENGINE_UNRECOGNISED, name, item.run.index)
         if group is None:
-            group = self._keep(key, _unrecognised(item, rule))
+            group = self._keep(key, unrecognised(item, rule))
         if is_deadly and group.severity is not Severity.FATAL:
             group.severity = Severity.FATAL
             self.changes += 1
@@ -214,7 +221,7 @@ class Collector:
 
     def _count(self, group: Group, item: Match | Unknown, line: Line) -> None:
         before = group.count
-        _count(group, item, line)
+        count(group, item, line)
         if group.count != before and group.count == next_round(before):
             self.changes += 1
 
@@ -225,118 +232,6 @@ def next_round(count: int) -> int:
     return next(unit * factor for factor in (1, 2, 5, 10) if unit * factor > count)
 
 
-def _without_text(event: Event) -> Event:
-    """What a group needs of an event; its text may be of many megabytes."""
-    return event._replace(text="", lines=event.lines[:0], unwrapped=None)
-
-
-def _topic(item: Match | Unknown) -> tuple[Kind, str]:
-    if isinstance(item, Match):
-        return item.kind, ""
-    return Kind.ENGINE_UNRECOGNISED, _short_name(item.event)
-
-
-def _short_name(event: Event) -> str:
-    return (event.exception or "").rpartition(".")[2]
-
-
-def _group(item: Match, line: Line, recogniser: Recogniser, rank: tuple[int, ...]) -> Group:
-    group = Group(
-        kind=item.kind,
-        run=item.run,
-        severity=recogniser.severity,
-        role=recogniser.role,
-        confidence=recogniser.pattern.confidence,
-        explained_by=recogniser.rule.explained_by,
-        event=_without_text(item.event),
-        line=shortened(line),
-        phase=item.phase,
-        position=item.position,
-        rank=rank,
-        quantization=item.quantization,
-        fields=dict(item.fields),
-    )
-    if item.event.exception and "exception" not in group.fields:
-        group.fields["exception"] = item.event.exception
-    if line.rank is not None:
-        group.fields.setdefault("rank", str(line.rank))
-    group.add_lines([line, *_continuation(item.event, line)])
-    return group
-
-
-def _promote(group: Group, item: Match, recogniser: Recogniser, rank: tuple[int, ...]) -> None:
-    group.rank = rank
-    group.role = recogniser.role
-    group.severity = recogniser.severity
-    group.confidence = recogniser.pattern.confidence
-    group.event, group.line = _without_text(item.event), shortened(item.line)
-    group.phase = item.phase or group.phase
-    group.fields = {**group.fields, **item.fields}
-    kept, group.lines = group.lines, []
-    group.add_lines([item.line, *_continuation(item.event, item.line), *kept])
-
-
-def _continuation(event: Event, line: Line) -> Sequence[Line]:
-    after = [other for other in event.lines if other.number >= line.number and other is not line]
-    return after[:3] if event.exception or len(event.lines) < 8 else after[:2]
-
-
-def _unrecognised(item: Unknown, rule: Rule) -> Group:
-    event = item.event
-    vllm = [frame for frame in event.frames if frame.file.startswith("vllm/")]
-    place = vllm[-1] if vllm else None
-    fields: dict[str, str | float | None] = {
-        "exception": event.exception,
-        "detail": event.text.partition(": ")[2].split("\n")[0][:300] or None,
-        "last_frame": f"{place.file}:{place.line} in {place.function}" if place else None,
-    }
-    if event.frames:
-        last = event.frames[-1]
-        fields["last_frame_anywhere"] = f"{last.file}:{last.line} in {last.function}"
-    is_fatal = item.phase is not Phase.SERVING
-    return Group(
-        kind=Kind.ENGINE_UNRECOGNISED,
-        run=item.run,
-        severity=Severity.FATAL if is_fatal else Severity.DEGRADED,
-        role=Role.SYMPTOM,
-        confidence=Confidence.CERTAIN if event.frames else Confidence.POSSIBLE,
-        explained_by=rule.explained_by,
-        event=_without_text(event),
-        line=shortened(event.first),
-        phase=item.phase,
-        position=item.position,
-        rank=(0, 0, 0),
-        fields=fields,
-        lines=[shortened(event.first)],
-    )
-
-
-def _count(group: Group, item: Match | Unknown, line: Line) -> None:
-    group.last_line = (
-        max(group.last_line, line.number) if line.source == group.line.source else group.last_line
-    )
-    name = label(line)
-    # A process prints one exception twice: through its logger and as the interpreter's traceback.
-    who = (item.run.index, *_topic(item), name, line.pid)
-    said = (*who, line.time) if line.time else who
-    if said not in group.said:
-        if len(group.said) < MAX_PROCESSES:
-            group.said.add(said)
-            if line.time is not None:
-                group.said.add(who)
-        group.count += 1
-        if group.count <= 3:
-            group.add_lines([line])
-    if name is not None and len(group.processes) < MAX_PROCESSES:
-        group.processes[name] = None
-    if line.time is not None:
-        # Processes that interleave, and pastes, are not always in the order of their clocks.
-        if group.first_seen is None or _is_before(line.time, group.first_seen):
-            group.first_seen = line.time
-        if group.last_seen is None or not _is_before(line.time, group.last_seen):
-            group.last_seen = line.time
-
-
 def _was_survived(group: Group) -> bool:
     """A start that went on to its end made good what was said of the hub or a package on the way."""
     return (
@@ -345,11 +240,6 @@ def _was_survived(group: Group) -> bool:
         and group.run.last_ready > group.last_line
         and (is_warning(group.event) or not group.event.frames)
     )
-
-
-def _is_before(time: str, other: str) -> bool:
-    first, second = clock(time), clock(other)
-    return first is not None and second is not None and first < second
 
 
 def _lower(group: Group, died: Sequence[Group]) -> None:

@@ -23,7 +23,8 @@ NAMES = (
 
 _FOLDER = regex.compile(r"(?:/|\.{1,2}/|~|[A-Za-z]:\\)")
 _HUB_ID = regex.compile(r"[\w.-]{1,96}(?:/[\w.-]{1,96})?")
-_PLAIN = regex.compile(r"[\w./:@+=,%-]{1,300}")
+PLAIN = regex.compile(r"[\w./:@+=,%-]{1,300}")
+"""What a shell takes as one plain word."""
 _PCI = regex.compile(r"(?:[\da-fA-F]{4,8}:)?[\da-fA-F]{2}:[\da-fA-F]{2}")
 _LONG_FLAG = regex.compile(r"--?[A-Za-z][\w-]{0,80}")
 _CHOICE = regex.compile(r"[\w.+-]+")
@@ -95,7 +96,7 @@ def _model(known: Mapping[str, object], run: Run | None) -> dict[str, str | None
     if _FOLDER.match(model):
         out["model_folder"] = model
         out.setdefault("config_path", model.rstrip("/") + "/config.json")
-        if _PLAIN.fullmatch(model):
+        if PLAIN.fullmatch(model):
             out["model_files"] = model
             out["download"] = f"ORG/NAME --local-dir {model}"
     elif _HUB_ID.fullmatch(model):
@@ -195,4 +196,4 @@ def _first_value(rest: object) -> str | None:
     if text.startswith(("{", "[")):
         return text
     word = (text.split() or [""])[0]
-    return word if _PLAIN.fullmatch(word) else None
+    return word if PLAIN.fullmatch(word) else None

@@ -1,16 +1,15 @@
 """Envelopes: what containers, loggers and terminals put around a printed line, taken off."""
 
 import html
-import json
 from collections import Counter, OrderedDict
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import regex
 
+from vllm_triage import json_records
 from vllm_triage.journal import Entry, Export
 from vllm_triage.margins import Margin
-from vllm_triage.sources import printable
 
 _MAX_PARTIAL = 1_048_576
 _MAX_PARTIALS = 64
@@ -56,53 +55,6 @@ _TALOS = regex.compile(r"[\d.]{7,15}: kern: +\w+: \[(\S{10,40})\]: ")
 _PIPE = regex.compile(r" {1,8}\| ")
 _FRAME_EDGE = regex.compile(r"^[│┃║] ?|\s*[│┃║]$")
 
-_MESSAGE_KEYS = (
-    "message",
-    "msg",
-    "log",
-    "text",
-    "MESSAGE",
-    "event",
-    "body",
-    "textPayload",
-    "short_message",
-    "line",
-)
-_TRACE_KEYS = (
-    "exc_info",
-    "exception",
-    "stack_trace",
-    "stacktrace",
-    "traceback",
-    "exc_text",
-    "stack",
-    "error.stack_trace",
-)
-_TIME_KEYS = (
-    "time",
-    "timestamp",
-    "@timestamp",
-    "asctime",
-    "ts",
-    "__REALTIME_TIMESTAMP",
-    "_SOURCE_REALTIME_TIMESTAMP",
-)
-_NAME_KEYS = (
-    "container_name", "CONTAINER_NAME", "pod_name", "pod", "container", "_SYSTEMD_UNIT", "SYSLOG_IDENTIFIER", "host", "hostname",
-)  # fmt: skip
-_LEVEL_KEYS = ("level", "levelname", "log.level")
-_LOGGER_KEYS = (
-    "levelname",
-    "logger",
-    "logger_name",
-    "name",
-    "lineno",
-    "filename",
-    "pathname",
-    "module",
-    "funcName",
-    "log.logger",
-)
 _DOCKER_SPLIT = 16_384
 
 
@@ -116,19 +68,6 @@ def without_escapes(text: str) -> str:
 def unescaped(text: str) -> list[str]:
     """The rows of a message whose line ends and tabs a syslog daemon wrote as `#012` and `#011`."""
     return text.replace("#011", "\t").split("#012")[:_MAX_PARTS]
-
-
-def rsyslog_message(record: Mapping[str, object]) -> str | None:
-    """The text of rsyslog's message object (`fulljson`, `%jsonmesg%`); None of any other record.
-
-    What follows the tag of an RFC 3164 message begins with the space that ends the tag
-    (https://www.rsyslog.com/log-normalization-and-the-leading-space/).
-    """
-    message, raw = record.get("msg"), record.get("rawmsg")
-    if not isinstance(message, str) or not isinstance(raw, str) or "syslogtag" not in record:
-        return None
-    is_3164 = raw.startswith("<") and record.get("protocol-version") == "0"
-    return message.removeprefix(" ") if is_3164 else message
 
 
 class Text(NamedTuple):
@@ -146,20 +85,11 @@ class Text(NamedTuple):
 _Partial = tuple[Text, list[str], int]
 
 
-def lookup(record: Mapping[str, object], key: str) -> object:
-    """A record's value under a key, or under a path with dots: `kubernetes.pod_name`."""
-    if key in record:
-        return record[key]
-    first, _, rest = key.partition(".")
-    inner = record.get(first) if rest else None
-    return lookup(inner, rest) if isinstance(inner, dict) else None
-
-
 class Unwrapper:
     """Takes the envelopes off one input's physical lines; keeps partial lines within bounds."""
 
     def __init__(self, message_keys: tuple[str, ...] = ()) -> None:
-        self._message_keys = message_keys or _MESSAGE_KEYS
+        self._message_keys = message_keys or json_records.MESSAGE_KEYS
         self._seen: Counter[str] = Counter()
         self._partial: OrderedDict[tuple[str | None, str | None], _Partial] = OrderedDict()
         self._stern: str | None = None
@@ -215,7 +145,7 @@ class Unwrapper:
             yield item
             return
         if first in "{[" and (end := text.rstrip()).endswith(("}", "},", "}]")):
-            record = _json(end.removeprefix("[").removesuffix(",").removesuffix("]"))
+            record = json_records.parse(end.removeprefix("[").removesuffix(",").removesuffix("]"))
             if record is not None:
                 yield from self._record(item, record, depth)
                 return
@@ -348,7 +278,7 @@ class Unwrapper:
                 return "compose", item._replace(text=text[found.end() :], container=found[1])
         if '="' in text:
             found = _LOGFMT.match(text)
-            message = _string(found[1]) if found else None
+            message = json_records.string(found[1]) if found else None
             if message is not None:
                 return "logfmt", item._replace(text=message.rstrip("\n"))
         found = _STERN.match(text)
@@ -365,7 +295,7 @@ class Unwrapper:
         if text[0] in " \t":
             if '": "' in text[:60]:
                 found = _PRETTY.match(text)
-                message = _string(found[1]) if found else None
+                message = json_records.string(found[1]) if found else None
                 if message is not None:
                     return "json", item._replace(text=message.rstrip("\n"))
             found = _PIPE.match(text)
@@ -375,22 +305,22 @@ class Unwrapper:
     def _record(self, item: Text, record: Mapping[str, object], depth: int) -> Iterator[Text]:
         inner = record.get("_source")
         record = inner if isinstance(inner, dict) else record
-        if _is_access(record):
+        if json_records.is_access(record):
             yield item._replace(text="")
             return
-        name, message, traces = _message(record, self._message_keys)
+        name, message, traces = json_records.message_of(record, self._message_keys)
         if message is not None and "rawmsg" in record:
-            message = rsyslog_message(record) or message
+            message = json_records.rsyslog_message(record) or message
         if message is None and not traces:
             self._seen["plain"] += depth == 0
             yield item
             return
         self._seen[name] += 1
-        level = _level(record) if name == "ndjson" else None
+        level = json_records.level_of(record) if name == "ndjson" else None
         base = item._replace(
-            time=_first(record, _TIME_KEYS) or item.time,
-            stream=_first(record, ("stream",)) or item.stream,
-            container=_container(record) or item.container,
+            time=json_records.first_of(record, json_records.TIME_KEYS) or item.time,
+            stream=json_records.first_of(record, ("stream",)) or item.stream,
+            container=json_records.container_of(record) or item.container,
             level=level or item.level,
             unwrapped=True,
         )
@@ -414,101 +344,3 @@ class Unwrapper:
             rows = block.rstrip("\n").split("\n")[:_MAX_PARTS]
             for row in rows:
                 yield from self._unwrap(base._replace(text=prefix + row.rstrip("\r")), depth + 1)
-
-
-def _level(record: Mapping[str, object]) -> str | None:
-    """The record's level; a shipper that knows none says INFO of everything, a logger names itself."""
-    level = _first(record, _LEVEL_KEYS)
-    if (
-        level is None
-        or level[:1].lower() not in "itd"
-        or any(key in record for key in _LOGGER_KEYS)
-    ):
-        return level
-    return None
-
-
-def _is_access(record: Mapping[str, object]) -> bool:
-    """Tell a proxy's record of a request: it may quote what users sent, and is no evidence."""
-    status = record.get("status", record.get("status_code"))
-    return isinstance(status, int) and any(
-        key in record
-        for key in ("body", "request_body", "request", "method", "path", "uri", "url")
-    )
-
-
-def _string(text: str) -> str | None:
-    try:
-        found = json.loads(text)
-    except ValueError:
-        return None
-    return printable(found) if isinstance(found, str) else None
-
-
-def _json(text: str) -> Mapping[str, object] | None:
-    try:
-        record = json.loads(text)
-        if "\\ud" in text or "\\uD" in text:
-            # Halves of characters cannot be written as UTF-8.
-            shown = json.dumps(record, ensure_ascii=False).encode("utf-8", "replace")
-            record = json.loads(shown)
-    except (ValueError, RecursionError):
-        return None
-    return record if isinstance(record, dict) else None
-
-
-def _message(
-    record: Mapping[str, object], keys: tuple[str, ...]
-) -> tuple[str, str | None, list[str]]:
-    if "__REALTIME_TIMESTAMP" in record or "_SYSTEMD_UNIT" in record:
-        name = "journald"
-    elif isinstance(record.get("log"), str) and ("stream" in record or "time" in record):
-        name = "docker"
-    else:
-        name = "ndjson"
-    message: str | None = None
-    for key in keys:
-        value = lookup(record, key)
-        if isinstance(value, str):
-            message = value
-            break
-        if (
-            isinstance(value, list)
-            and value
-            and all(isinstance(one, int) and 0 <= one < 256 for one in value)
-        ):
-            message = bytes(value).decode("utf-8", "replace")
-            break
-    if message is None:
-        for key in ("jsonPayload", "record", "log", "data"):
-            inner = record.get(key)
-            if isinstance(inner, dict):
-                value = inner.get("message")
-                message = value if isinstance(value, str) else None
-                break
-    error = record.get("error")
-    places = [record, error] if isinstance(error, dict) else [record]
-    traces = [
-        value
-        for place in places
-        for key in _TRACE_KEYS
-        if isinstance(value := place.get(key), str) and "\n" in value
-    ]
-    return name, message, traces
-
-
-def _first(record: Mapping[str, object], keys: tuple[str, ...]) -> str | None:
-    for key in keys:
-        value = record.get(key)
-        if isinstance(value, str) and value:
-            return value[:64]
-    return None
-
-
-def _container(record: Mapping[str, object]) -> str | None:
-    kubernetes = record.get("kubernetes")
-    if isinstance(kubernetes, dict):
-        pod = _first(kubernetes, ("pod_name",))
-        if pod:
-            return f"{pod}/{_first(kubernetes, ('container_name',)) or ''}".rstrip("/")
-    return _first(record, _NAME_KEYS)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from vllm_triage.errors import SourceError
-from vllm_triage.sources import expand, shown
+from vllm_triage.paths import expand, shown
 
 MAX_FILES = 256
 _CHUNK = 65_536

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from vllm_triage.model import Update
-from vllm_triage.pipeline import Scanner
 from vllm_triage.reports.clean import clean, located
+from vllm_triage.scanner import Scanner
 from vllm_triage.sinks import FileSink
 
 LOGGER = "vllm_triage"

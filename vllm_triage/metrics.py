@@ -9,7 +9,7 @@ from pathlib import Path
 
 from vllm_triage.errors import SourceError
 from vllm_triage.model import Update
-from vllm_triage.pipeline import __version__
+from vllm_triage.versions import __version__
 
 MAX_SOURCES = 100
 OTHER = "other"

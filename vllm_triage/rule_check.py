@@ -17,7 +17,8 @@ from vllm_triage.lines import parse
 from vllm_triage.matches import Match, Matcher, compiled, satisfies
 from vllm_triage.phases import phase_of
 from vllm_triage.rules import Extension, Fix, Form, Pattern, Rule, Topic
-from vllm_triage.run import Run, Runs
+from vllm_triage.run import Run
+from vllm_triage.runs import Runs
 from vllm_triage.tables import folder
 
 MAX_TITLE = 70

@@ -2,171 +2,24 @@
 
 import bz2
 import codecs
-import difflib
 import gzip
 import io
 import lzma
-import os
-import stat
 import sys
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
-from glob import glob
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO
 
 from vllm_triage.errors import SourceError
+from vllm_triage.paths import MAGIC, SNIFF, is_binary, shown
 
 CHUNK = 262_144
 MAX_LINE = 1_048_576
 STDIN = "<stdin>"
-_SNIFF = 8192
-
-_MAGIC = (
-    (b"\x1f\x8b", "gzip"),
-    (b"BZh91AY&SY", "bzip2"),
-    (b"\xfd7zXZ\x00", "xz"),
-    (b"\x28\xb5\x2f\xfd", "zstd"),
-)
 _BOMS = ((b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 _BLANK = (b"", b"\r")
 _BROKEN = (EOFError, OSError, zlib.error, lzma.LZMAError)
-
-
-class Expanded(NamedTuple):
-    """The inputs that names stand for, and a sentence for each name that stands for none."""
-
-    paths: tuple[Path | None, ...]
-    problems: tuple[str, ...]
-
-
-def shown(path: Path | str) -> str:
-    """A file's name as it can be printed."""
-    return str(path).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-
-
-def printable(text: str) -> str:
-    """Text that can be written as UTF-8: halves of characters are replaced."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "replace").decode()
-    return text
-
-
-def is_name(text: str) -> bool:
-    """Tell whether a text names a file, folder or standard input; a log's line does not."""
-    try:
-        return text == "-" or Path(text).exists()
-    except (OSError, ValueError):
-        return False
-
-
-def expand(names: Sequence[str | Path]) -> Expanded:
-    """Turn files, folders, globs and `-` (None: standard input) into inputs, each once."""
-    paths: dict[object, Path | None] = {}
-    problems: list[str] = []
-    for name in names:
-        try:
-            found = _expand(name, problems)
-        except SourceError as error:
-            problems.append(str(error))
-            continue
-        for path in found:
-            paths.setdefault(_identity(path), path)
-    return Expanded(tuple(paths.values()), tuple(problems))
-
-
-def _identity(path: Path | None) -> object:
-    """The same for all names of one file."""
-    if path is None:
-        return None
-    try:
-        found = path.stat()
-    except OSError:
-        return str(path)
-    return found.st_dev, found.st_ino
-
-
-def _expand(name: str | Path, problems: list[str]) -> list[Path | None]:
-    if str(name) == "-":
-        return [None]
-    if not str(name):
-        message = "an empty file name; name a log file, or - for standard input"
-        raise SourceError(message)
-    path = Path(name)
-    try:
-        mode = path.stat().st_mode
-    except FileNotFoundError:
-        # Path.glob wants the fixed part apart; a shell's pattern comes in one piece.
-        matched = sorted(glob(name, recursive=True)) if isinstance(name, str) else []  # noqa: PTH207
-        if matched:
-            return [Path(one) for one in matched if Path(one).is_file()]
-        raise SourceError(_missing(path)) from None
-    except ValueError:
-        message = f"{shown(path)!r}: not a file name"
-        raise SourceError(message) from None
-    except OSError as error:
-        message = f"{shown(path)}: cannot be opened: {error.strerror or error}; check the path and its permissions"
-        raise SourceError(message) from None
-    if stat.S_ISDIR(mode):
-        return _folder(path, problems)
-    return [path]
-
-
-def _missing(path: Path) -> str:
-    near: list[str] = []
-    if path.parent.is_dir():
-        try:
-            near = difflib.get_close_matches(
-                path.name, [one.name for one in path.parent.iterdir()], 3, 0.6
-            )
-        except OSError:
-            near = []
-    hint = f"did you mean {', '.join(shown(name) for name in near)}?" if near else "check the path"
-    return f"{shown(path)}: no such file; {hint}"
-
-
-def _folder(root: Path, problems: list[str]) -> list[Path | None]:
-    found: list[Path | None] = []
-
-    def unlisted(error: OSError) -> None:
-        problems.append(
-            f"{shown(error.filename)}: cannot be listed: {error.strerror or error}; check its permissions"
-        )
-
-    # Symbolic links to folders are not followed, so no loop can arise.
-    for folder, folders, names in os.walk(root, onerror=unlisted):
-        folders.sort()
-        for name in sorted(names):
-            path = Path(folder, name)
-            try:
-                if path.is_file() and not name.startswith(".") and _is_text(path):
-                    found.append(path)
-            except OSError:
-                found.append(path)
-    if not found:
-        message = f"{shown(root)}: no logs in this folder; name a file, or a folder that holds text or compressed logs"
-        raise SourceError(message)
-    return found
-
-
-def _is_text(path: Path) -> bool:
-    with path.open("rb") as file:
-        head = file.read(_SNIFF)
-    return bool(head) and (
-        not _is_binary(head) or any(head.startswith(magic) for magic, _ in _MAGIC)
-    )
-
-
-def _is_binary(head: bytes) -> bool:
-    if head.startswith((b"\xff\xfe", b"\xfe\xff", b"\xef\xbb\xbf")):
-        return False
-    odd = sum(head.count(byte) for byte in _CONTROL)
-    return head.count(0) * 10 > len(head) or odd * 30 > len(head)
-
-
-_CONTROL = tuple(bytes([code]) for code in (*range(1, 7), *range(14, 27), 127))
 
 
 class Splitter:
@@ -226,7 +79,7 @@ class Reader:
             self._raw.close()
             message = f"{self.name}: cannot be read: {error.strerror or error}; name a text log"
             raise SourceError(message) from None
-        if _is_binary(self._first[:_SNIFF]):
+        if is_binary(self._first[:SNIFF]):
             self._raw.close()
             message = f"{self.name}: looks like a binary file, not a log; name the text log, or its .gz, .bz2, .xz or .zst"
             raise SourceError(message)
@@ -334,7 +187,7 @@ class _Joined(io.RawIOBase):
 
 def _decompressed(head: bytes, rest: IO[bytes], name: str) -> IO[bytes]:
     joined = io.BufferedReader(_Joined(head, rest), CHUNK)
-    kind = next((kind for magic, kind in _MAGIC if head.startswith(magic)), None)
+    kind = next((kind for magic, kind in MAGIC if head.startswith(magic)), None)
     if kind == "gzip":
         return gzip.GzipFile(fileobj=joined)  # type: ignore[return-value]
     if kind == "bzip2":

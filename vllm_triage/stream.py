@@ -7,11 +7,13 @@ from enum import StrEnum
 from functools import partial
 from typing import NamedTuple
 
-from vllm_triage.envelopes import lookup, rsyslog_message, unescaped
+from vllm_triage.envelopes import unescaped
+from vllm_triage.json_records import lookup, rsyslog_message
 from vllm_triage.model import Update
-from vllm_triage.pipeline import Scanner
+from vllm_triage.paths import printable
 from vllm_triage.reports import ndjson
-from vllm_triage.sources import MAX_LINE, Splitter, decoded, printable
+from vllm_triage.scanner import Scanner
+from vllm_triage.sources import MAX_LINE, Splitter, decoded
 
 MAX_SOURCES = 1024
 # A record over this size is handed on unread.

@@ -2,6 +2,9 @@
 
 import regex
 
+__version__ = "0.1.0"
+"""The release of vllm-triage itself."""
+
 _NUMBER = regex.compile(r"v?(\d+)\.(\d+)(?:\.(\d+))?(?:\.?(?:post|rc|dev)(\d+))?")
 
 

@@ -6,8 +6,8 @@ from typing import Protocol
 
 from vllm_triage.follow import Files, Piece
 from vllm_triage.model import Evidence, Update
-from vllm_triage.pipeline import Scanner
 from vllm_triage.reports.clean import located
+from vllm_triage.scanner import Scanner
 from vllm_triage.stream import Filter, Tell
 
 Say = Callable[[str], None]

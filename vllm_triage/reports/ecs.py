@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 
 from vllm_triage.kinds import Severity
 from vllm_triage.model import Incident, Report, Update
-from vllm_triage.pipeline import __version__
 from vllm_triage.reports import records
 from vllm_triage.reports.clean import escaped
 from vllm_triage.reports.records import Context
+from vllm_triage.versions import __version__
 
 ECS_VERSION = "8.11.0"
 # The higher, the graver, as ECS leaves it to the source.

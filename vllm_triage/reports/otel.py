@@ -12,10 +12,10 @@ from enum import Enum
 from uuid import NAMESPACE_URL, uuid5
 
 from vllm_triage.model import Incident, Report, Update
-from vllm_triage.pipeline import __version__
 from vllm_triage.reports import records
 from vllm_triage.reports.clean import escaped
 from vllm_triage.reports.records import Context
+from vllm_triage.versions import __version__
 
 EVENT = "vllm_triage.incident"
 _NUMBER = {"info": 9, "warn": 13, "error": 17, "fatal": 21}

@@ -1,0 +1,216 @@
+"""Groups: all that was said of one kind in one run."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import regex
+
+from vllm_triage.events import Event
+from vllm_triage.kinds import Confidence, Kind, Level, Phase, Role, Severity
+from vllm_triage.lines import Line
+from vllm_triage.matches import Match, Recogniser, Unknown
+from vllm_triage.rules import Rule
+from vllm_triage.run import Run
+
+MAX_EVIDENCE = 6
+MAX_PROCESSES = 256
+_MAX_LINE = 4096
+_CLOCK = regex.compile(r"(?:\d{4}-)?(\d\d)-(\d\d)[T ](\d\d:\d\d:\d\d(?:[.,]\d+)?)")
+
+
+@dataclass(slots=True)
+class Group:
+    """All that was said of one kind in one run."""
+
+    kind: Kind
+    run: Run
+    severity: Severity
+    role: Role
+    confidence: Confidence
+    explained_by: tuple[str, ...]
+    event: Event
+    line: Line
+    phase: Phase | None
+    position: int
+    rank: tuple[int, ...]
+    quantization: str | None = None
+    fields: dict[str, str | float | None] = field(default_factory=dict)
+    lines: list[Line] = field(default_factory=list)
+    patterns: list[str] = field(default_factory=list)
+    processes: dict[str, None] = field(default_factory=dict)
+    said: set[tuple[object, ...]] = field(default_factory=set)
+    count: int = 0
+    first_seen: str | None = None
+    last_seen: str | None = None
+    last_line: int = 0
+    caused_by: "Group | None" = None
+
+    def copy(self) -> "Group":
+        """A group that can be changed without changing this one."""
+        return replace(
+            self,
+            fields=dict(self.fields),
+            lines=list(self.lines),
+            patterns=list(self.patterns),
+            processes=dict(self.processes),
+            said=set(self.said),
+        )
+
+    def add_lines(self, lines: Sequence[Line]) -> None:
+        """Keep a few lines as evidence, each once."""
+        for line in map(shortened, lines):
+            if len(self.lines) >= MAX_EVIDENCE:
+                return
+            if line.text.strip() and all(
+                (line.source, line.number, line.text) != (one.source, one.number, one.text)
+                for one in self.lines
+            ):
+                self.lines.append(line)
+
+
+def shortened(line: Line) -> Line:
+    """The line as it is kept: a report shows no more of it."""
+    if len(line.raw) <= _MAX_LINE and len(line.text) <= _MAX_LINE:
+        return line
+    return line._replace(raw=line.raw[:_MAX_LINE], text=line.text[:_MAX_LINE])
+
+
+def label(line: Line) -> str | None:
+    """The process as an operator names it: `Worker_TP0`, else `rank 3`."""
+    if line.process is not None:
+        return line.process
+    return f"rank {line.rank}" if line.rank is not None else None
+
+
+def clock(text: str | None) -> tuple[int, int, str] | None:
+    """Month, day and time of day of a time stamp in any of the usual formats."""
+    found = _CLOCK.search(text) if text else None
+    return (int(found[1]), int(found[2]), found[3].replace(",", ".")) if found else None
+
+
+def is_warning(event: Event) -> bool:
+    """Tell a warning from an error."""
+    return event.level in (Level.WARNING, Level.INFO, Level.DEBUG)
+
+
+def _without_text(event: Event) -> Event:
+    """What a group needs of an event; its text may be of many megabytes."""
+    return event._replace(text="", lines=event.lines[:0], unwrapped=None)
+
+
+def topic(item: Match | Unknown) -> tuple[Kind, str]:
+    """What makes two things one: the kind, of unknown exceptions also the exception."""
+    if isinstance(item, Match):
+        return item.kind, ""
+    return Kind.ENGINE_UNRECOGNISED, short_name(item.event)
+
+
+def short_name(event: Event) -> str:
+    """The exception's class without its module."""
+    return (event.exception or "").rpartition(".")[2]
+
+
+def begin(item: Match, line: Line, recogniser: Recogniser, rank: tuple[int, ...]) -> Group:
+    """Begin a group with a match."""
+    group = Group(
+        kind=item.kind,
+        run=item.run,
+        severity=recogniser.severity,
+        role=recogniser.role,
+        confidence=recogniser.pattern.confidence,
+        explained_by=recogniser.rule.explained_by,
+        event=_without_text(item.event),
+        line=shortened(line),
+        phase=item.phase,
+        position=item.position,
+        rank=rank,
+        quantization=item.quantization,
+        fields=dict(item.fields),
+    )
+    if item.event.exception and "exception" not in group.fields:
+        group.fields["exception"] = item.event.exception
+    if line.rank is not None:
+        group.fields.setdefault("rank", str(line.rank))
+    group.add_lines([line, *_continuation(item.event, line)])
+    return group
+
+
+def promote(group: Group, item: Match, recogniser: Recogniser, rank: tuple[int, ...]) -> None:
+    """Let a match that states it better speak for the group."""
+    group.rank = rank
+    group.role = recogniser.role
+    group.severity = recogniser.severity
+    group.confidence = recogniser.pattern.confidence
+    group.event, group.line = _without_text(item.event), shortened(item.line)
+    group.phase = item.phase or group.phase
+    group.fields = {**group.fields, **item.fields}
+    kept, group.lines = group.lines, []
+    group.add_lines([item.line, *_continuation(item.event, item.line), *kept])
+
+
+def _continuation(event: Event, line: Line) -> Sequence[Line]:
+    after = [other for other in event.lines if other.number >= line.number and other is not line]
+    return after[:3] if event.exception or len(event.lines) < 8 else after[:2]
+
+
+def unrecognised(item: Unknown, rule: Rule) -> Group:
+    """Begin a group with an exception that no rule knows."""
+    event = item.event
+    vllm = [frame for frame in event.frames if frame.file.startswith("vllm/")]
+    place = vllm[-1] if vllm else None
+    fields: dict[str, str | float | None] = {
+        "exception": event.exception,
+        "detail": event.text.partition(": ")[2].split("\n")[0][:300] or None,
+        "last_frame": f"{place.file}:{place.line} in {place.function}" if place else None,
+    }
+    if event.frames:
+        last = event.frames[-1]
+        fields["last_frame_anywhere"] = f"{last.file}:{last.line} in {last.function}"
+    is_fatal = item.phase is not Phase.SERVING
+    return Group(
+        kind=Kind.ENGINE_UNRECOGNISED,
+        run=item.run,
+        severity=Severity.FATAL if is_fatal else Severity.DEGRADED,
+        role=Role.SYMPTOM,
+        confidence=Confidence.CERTAIN if event.frames else Confidence.POSSIBLE,
+        explained_by=rule.explained_by,
+        event=_without_text(event),
+        line=shortened(event.first),
+        phase=item.phase,
+        position=item.position,
+        rank=(0, 0, 0),
+        fields=fields,
+        lines=[shortened(event.first)],
+    )
+
+
+def count(group: Group, item: Match | Unknown, line: Line) -> None:
+    """Count one more time that it was said, by whom and when."""
+    group.last_line = (
+        max(group.last_line, line.number) if line.source == group.line.source else group.last_line
+    )
+    name = label(line)
+    # A process prints one exception twice: through its logger and as the interpreter's traceback.
+    who = (item.run.index, *topic(item), name, line.pid)
+    said = (*who, line.time) if line.time else who
+    if said not in group.said:
+        if len(group.said) < MAX_PROCESSES:
+            group.said.add(said)
+            if line.time is not None:
+                group.said.add(who)
+        group.count += 1
+        if group.count <= 3:
+            group.add_lines([line])
+    if name is not None and len(group.processes) < MAX_PROCESSES:
+        group.processes[name] = None
+    if line.time is not None:
+        # Processes that interleave, and pastes, are not always in the order of their clocks.
+        if group.first_seen is None or _is_before(line.time, group.first_seen):
+            group.first_seen = line.time
+        if group.last_seen is None or not _is_before(line.time, group.last_seen):
+            group.last_seen = line.time
+
+
+def _is_before(time: str, other: str) -> bool:
+    first, second = clock(time), clock(other)
+    return first is not None and second is not None and first < second

@@ -1,0 +1,273 @@
+"""Runs: what the log says of each server run, from its banner to its end."""
+
+from collections import OrderedDict
+
+import regex
+
+from vllm_triage.arguments import config_fields, pairs, printed_arguments
+from vllm_triage.echoes import devices
+from vllm_triage.kinds import Level, Phase
+from vllm_triage.lines import Line, Origin
+from vllm_triage.phases import READY, STARTED, STARTING, STOPPING
+from vllm_triage.run import Run
+
+_MAX_ARGUMENTS_TEXT = 65536
+_MAX_RUNS = 4096
+_VERSION = r"(\d+\.\d+(?:\.\d+)?[\w.+-]*)"
+_BANNER = regex.compile(rf"vLLM (?:API )?server version {_VERSION}")
+_LOGO = regex.compile(rf"[█▀▄ ]+ {{1,4}}version {_VERSION}\s*$")
+_LOGO_MODEL = regex.compile(r"[█▀▄ ]+ {1,4}model {1,4}(\S.*)$")
+_ENGINE = regex.compile(
+    rf"Initializing an? (?:(V[01]) )?LLM engine(?: \(v{_VERSION}\))? with config: "
+)
+_DUMPED = regex.compile(rf"for (V1) LLM engine \(v{_VERSION}\) with config: ")
+_KV_TOKENS = regex.compile(r"KV cache size: ([\d,]+) tokens")
+_KV_BLOCKS = regex.compile(r"# (?:GPU|\w+) blocks: (\d+)")
+_WORLD = regex.compile(r"world size (\d+)")
+_NCCL = regex.compile(r"(?:\bnccl==|NCCL version )(\d+\.\d+(?:\.\d+)?)")
+_TORCH = regex.compile(
+    r"(?:\btorch(?:==| version:? )|^PyTorch version *: |^torch {2,})(\d+\.\d+\.\d+\S*)"
+)
+_OK = regex.compile(r'"(?:POST|GET) (/v1/|/generate)\S* HTTP/[\d.]+" 2\d\d')
+_POST = regex.compile(r'"POST \S+ HTTP/[\d.]+" (\d)\d\d')
+
+_VISIBLE = regex.compile(
+    r"(?:export |.{0,40}\benv: ?|- )?CUDA_VISIBLE_DEVICES[=:] ?['\"]?(\d[\d,]{0,200})['\"]?\s*$"
+)
+_LISTED_GPU = regex.compile(
+    r"(?:GPU models and configuration: )?GPU (\d{1,2}): (?:NVIDIA|Tesla|GeForce|Quadro|AMD)\b"
+)
+# Bootstrap : Using eth0:10.0.0.1<0>; NET/Socket : Using [0]docker0:172.17.0.1<0> [1]ens5:10.0.0.1<0>
+_INTERFACE = regex.compile(r"(?<=[\s\]])([a-z][\w.-]{1,14}):[\w.:%\[\]]{3,50}<\d+>")
+_VIRTUAL = regex.compile(r"docker|veth|virbr|br-|lo$|cni|flannel|cali|tun|tap|podman")
+_ECHOES = ("vllm serve ", "openai.api_server", " run ", "args:", "command:", "entrypoint:")
+
+
+class Runs:
+    """Follows the runs of all inputs; keeps the last `limit` of them."""
+
+    def __init__(self, limit: int = _MAX_RUNS) -> None:
+        self._limit = limit
+        self._all: OrderedDict[int, Run] = OrderedDict()
+        self._current: OrderedDict[tuple[str, str | None], Run] = OrderedDict()
+        self._started = 0
+
+    @property
+    def all(self) -> tuple[Run, ...]:
+        """The runs in the order in which they began; of very many the last."""
+        return tuple(self._all.values())
+
+    def of(self, line: Line) -> Run:
+        """The run in which a line was said."""
+        run = self._all.get(line.run) if line.run is not None else None
+        return self.current(line) if run is None else run
+
+    def current(self, line: Line) -> Run:
+        """The run that a line belongs to."""
+        key = (line.source, line.container)
+        run = self._current.get(key)
+        if run is None:
+            run = self._start(line)
+        elif len(self._current) > 1:
+            self._current.move_to_end(key)
+        return run
+
+    def _start(self, line: Line) -> Run:
+        before = self._current.get((line.source, line.container))
+        run = Run(line.source, line.number, line.container, index=self._started)
+        if before is not None:
+            run.release = before.release.after()
+        self._started += 1
+        self._all[run.index] = run
+        self._current[line.source, line.container] = run
+        if len(self._all) > self._limit:
+            self._all.popitem(last=False)
+        self._current.move_to_end((line.source, line.container))
+        if len(self._current) > self._limit:
+            self._current.popitem(last=False)
+        return run
+
+    def feed(self, line: Line) -> Run:
+        """Take one line and give its run."""
+        run = self.current(line)
+        text = line.text
+        if line.origin is Origin.ACCESS:
+            self._access(run, line)
+        elif line.origin is not Origin.LOG:
+            run.phase = Phase.SERVING
+            run.was_serving = True
+        elif line.level is not Level.DEBUG:
+            run = self._log(run, line, text)
+        if ("GiB" in text or " took " in text) and line.origin is Origin.LOG:
+            run.memory.feed((line.process, line.pid), text)
+        if line.time is not None:
+            run.first_seen = run.first_seen or line.time
+            run.last_seen = line.time
+        run.lines += 1
+        return run
+
+    @staticmethod
+    def _access(run: Run, line: Line) -> None:
+        found = _POST.search(line.text)
+        if found is None and not _OK.search(line.text):
+            return
+        if run.phase is not Phase.SHUTDOWN:
+            run.phase = Phase.SERVING
+        run.was_serving = True
+        if found is not None and found[1] == "2":
+            run.last_answer = line.number
+
+    def _log(self, run: Run, line: Line, text: str) -> Run:
+        if "version" in text or "rgs: " in text or "args:" in text:
+            run = self._banner(run, line, text)
+        if "█" in text:
+            found = _LOGO_MODEL.search(text)
+            if found:
+                run.model = run.model or found[1].strip()
+        if "LLM engine" in text:
+            run = self._engine(run, line, text)
+        if line.level is None and (
+            run.echoes.is_waiting or any(words in text for words in _ECHOES)
+        ):
+            self._echo(run, text)
+        if " : Using " in text:
+            self._interface(run, text)
+        if "GPU " in text or "CUDA_VISIBLE_DEVICES" in text:
+            self._gpus(run, text)
+        if run.release.is_open:
+            run.release.feed(line)
+        self._sizes(run, text)
+        if "ccl==" in text or "NCCL version" in text:
+            self._nccl(run, text)
+        self._phase(run, line, text)
+        return run
+
+    def _banner(self, run: Run, line: Line, text: str) -> Run:
+        found = _BANNER.search(text) or (_LOGO.search(text) if "█" in text else None)
+        if found is not None:
+            if run.has_banner or run.was_serving:
+                run = self._start(line)
+            run.release.banner(found[1])
+            run.has_banner = True
+            run.phase = Phase.STARTUP
+        if "non-default args: {" in text:
+            run.arguments.update(
+                printed_arguments(text[:_MAX_ARGUMENTS_TEXT].partition("args: ")[2])
+            )
+        elif "args: Namespace(" in text:
+            if run.arguments and not run.has_banner and run.echo is None:
+                run = self._start(line)
+            run.has_banner = True
+            run.all_arguments = True
+            shown = pairs(text[:_MAX_ARGUMENTS_TEXT].partition("Namespace(")[2])
+            run.arguments.update(
+                {
+                    name: value
+                    for name, value in shown.items()
+                    if value not in (None, False, "", [])
+                }
+            )
+        else:
+            return run
+        model = run.arguments.get("model_tag") or run.arguments.get("model")
+        run.model = run.model or (model if isinstance(model, str) else None)
+        run.phase = run.phase or Phase.STARTUP
+        return run
+
+    def _engine(self, run: Run, line: Line, text: str) -> Run:
+        found = _ENGINE.search(text)
+        if found is None:
+            dumped = _DUMPED.search(text)
+            if dumped is None:
+                return run
+            run.release.engine(dumped[2])
+            run.engine = "v1"
+            self._config(run, text[dumped.end() :])
+            return run
+        if run.was_serving:
+            run = self._start(line)
+        if found[2]:
+            run.release.engine(found[2])
+        run.engine = found[1].lower() if found[1] else run.engine or "v0"
+        run.phase = Phase.STARTUP
+        self._config(run, text[found.end() :])
+        return run
+
+    @staticmethod
+    def _config(run: Run, text: str) -> None:
+        for name, value in config_fields(text[:_MAX_ARGUMENTS_TEXT]).items():
+            run.config.setdefault(name, value)
+        model = run.config.get("model")
+        run.model = run.model or (model if isinstance(model, str) else None)
+
+    @staticmethod
+    def _echo(run: Run, text: str) -> None:
+        found = run.echoes.feed(text)
+        if found is None or (run.has_banner and run.model != found.model):
+            return
+        run.echo = found
+        if found.release:
+            run.release.image(found.release)
+        run.model = run.model or found.model
+        for name, value in found.flags().items():
+            run.arguments.setdefault(name, value)
+        run.visible_gpus = found.visible_gpus() or run.visible_gpus
+
+    @staticmethod
+    def _interface(run: Run, text: str) -> None:
+        """The first interface that NCCL lists and that is no bridge, tunnel or loopback."""
+        if run.interface is None and ("Bootstrap : " in text or "NET/" in text):
+            names = _INTERFACE.findall(text[:2000])
+            run.interface = next((one for one in names if not _VIRTUAL.match(one)), None)
+
+    @staticmethod
+    def _gpus(run: Run, text: str) -> None:
+        """The devices that an environment dump, `nvidia-smi -L` or collect_env lists."""
+        found = _VISIBLE.match(text)
+        if found:
+            run.visible_gpus = max(run.visible_gpus or 0, devices(found[1]) or 0) or None
+            return
+        found = _LISTED_GPU.match(text)
+        if found:
+            run.visible_gpus = max(run.visible_gpus or 0, int(found[1]) + 1)
+
+    @staticmethod
+    def _sizes(run: Run, text: str) -> None:
+        if "KV cache size: " in text:
+            found = _KV_TOKENS.search(text)
+            if found:
+                run.kv_cache_tokens = int(found[1].replace(",", ""))
+        elif " blocks: " in text and run.kv_cache_tokens is None:
+            found = _KV_BLOCKS.search(text)
+            block = run.config.get("block_size")
+            if found:
+                run.kv_cache_tokens = int(found[1]) * (block if isinstance(block, int) else 16)
+        elif "world size " in text:
+            found = _WORLD.search(text)
+            if found:
+                run.devices = max(run.devices or 0, min(int(found[1]), 1_000_000))
+        elif "orch" in text:
+            found = _TORCH.search(text)
+            if found:
+                run.torch_version = run.torch_version or found[1]
+
+    @staticmethod
+    def _nccl(run: Run, text: str) -> None:
+        found = _NCCL.search(text)
+        if found:
+            run.nccl_version = run.nccl_version or found[1]
+
+    @staticmethod
+    def _phase(run: Run, line: Line, text: str) -> None:
+        if text.startswith(READY):
+            if run.phase is Phase.SHUTDOWN and not text.startswith(STARTED):
+                return
+            run.phase = Phase.SERVING
+            run.was_serving = True
+            if text.startswith(STARTED):
+                run.last_ready = line.number
+        elif text.startswith(STOPPING):
+            if run.phase is Phase.SERVING:
+                run.phase = Phase.SHUTDOWN
+        elif run.phase is None and text.startswith(STARTING):
+            run.phase = Phase.STARTUP

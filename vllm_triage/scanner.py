@@ -1,0 +1,293 @@
+"""The scanner: the road of the data, line by line."""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from pathlib import Path
+
+from vllm_triage.arguments import Value
+from vllm_triage.catalogue import Catalogue, load
+from vllm_triage.collector import Collector
+from vllm_triage.envelopes import Text, Unwrapper
+from vllm_triage.events import Assembler, Event
+from vllm_triage.incidents import fold
+from vllm_triage.kinds import Level, Severity
+from vllm_triage.lines import Origin, parse
+from vllm_triage.matches import Matcher, Unknown
+from vllm_triage.model import Report, RunInfo, Source, Update
+from vllm_triage.paths import printable
+from vllm_triage.phases import phase_of
+from vllm_triage.redact import redact as redact_secrets
+from vllm_triage.run import Run
+from vllm_triage.runs import Runs
+from vllm_triage.sources import Reader
+from vllm_triage.updates import Teller
+from vllm_triage.versions import __version__
+
+Progress = Callable[[int], None]
+
+_POLL = 512
+
+
+class Scanner:
+    """Reads lines as they come and tells the incidents.
+
+        scanner = Scanner(source="pod.log")
+        for line in stream:
+            for incident in scanner.feed(line):
+                ...
+        report = scanner.report()
+
+    `feed` gives an incident when the exception that states it has ended, and again, with the
+    same `id` and the next `revision`, when more lines say something else of it: its cause,
+    its severity. A consequence waits for its cause, and what only adds to an incident for the
+    next `quiet`, for 1000 lines at most. `quiet` gives that and what processes that fell
+    silent have left open, `close` the rest. `report()` gives the whole answer. `message_keys` are the keys under which JSON
+    records hold the printed text, `a.b` for nested ones; without any the usual ones are tried.
+    A scanner `like` another has its rules and settings, and shares what they cost. Of very
+    many server runs the report has the last `max_runs`.
+    Memory is bounded: what comes after the limits is counted, not kept.
+
+    Raises RuleError when a rule folder is wrong.
+    """
+
+    catalogue: Catalogue
+    _redact: Callable[[str], str]
+    _matcher: Matcher
+
+    def __init__(
+        self,
+        source: str = "<stream>",
+        *,
+        rules: Sequence[Path | str] = (),
+        redact: bool = True,
+        catalogue: Catalogue | None = None,
+        message_keys: Sequence[str] = (),
+        like: "Scanner | None" = None,
+        max_runs: int = 4096,
+    ) -> None:
+        self._message_keys = tuple(message_keys)
+        if like is not None:
+            self.catalogue, self._redact = like.catalogue, like._redact
+            self._message_keys = like._message_keys
+            self._matcher = like._matcher.another()
+        else:
+            self.catalogue = load(rules) if catalogue is None else catalogue
+            self._redact = redact_secrets if redact else str
+            self._matcher = Matcher(self.catalogue)
+        self._collector = Collector(self.catalogue)
+        self._runs = Runs(max_runs)
+        self._position = 0
+        self._number = 0
+        self._teller = Teller()
+        self._changes = 0
+        self._fatal: set[int] = set()
+        self._is_closed = False
+        self.sources: list[Source] = []
+        self.forgets_past_runs = False
+        """Whether a run that got ready closes the incidents of those before it, as a watch wants it."""
+        self._open(source)
+
+    def _open(self, name: str) -> None:
+        self._name = name
+        self._number = 0
+        self._bytes = 0
+        self._unwrapper = Unwrapper(self._message_keys)
+        self._assembler = Assembler()
+
+    @property
+    def name(self) -> str:
+        """The current source's name."""
+        return self._name
+
+    @property
+    def number(self) -> int:
+        """The number of the last physical line."""
+        return self._number
+
+    @number.setter
+    def number(self, number: int) -> None:
+        self._number = number
+
+    @property
+    def held(self) -> int:
+        """How many characters of unfinished messages it keeps."""
+        return self._assembler.held
+
+    def feed(self, line: str) -> Iterator[Update]:
+        """Take one line (or several, with newlines); give the incidents that it completes or changes."""
+        self._bytes += len(line)
+        for text in line.removesuffix("\n").split("\n"):
+            self.feed_numbered(self._number + 1, printable(text))
+        return self._news() if self._has_news() else iter(())
+
+    def _has_news(self, quiet: int = 0) -> bool:
+        return self._collector.changes != self._changes or self._teller.is_due(self._number, quiet)
+
+    def quiet(self, since: int) -> Iterator[Update]:
+        """Give the incidents of processes that printed nothing after line `since`.
+
+        What they said last is taken as ended; a traceback that has not come to its exception is not.
+        """
+        for event in self._assembler.quiet(since):
+            self._event(event)
+            self._collector.settle(event.first.key)
+        return self._news(quiet=since) if self._has_news(since) else iter(())
+
+    def feed_numbered(self, number: int, text: str) -> None:
+        """Take the physical line with this 1-based number."""
+        self._number = number
+        for item in self._unwrapper.feed(number, text):
+            self._text(item.number, item.text, text if not item.unwrapped else item.text, item)
+
+    def _text(self, number: int, text: str, raw: str, item: Text) -> None:
+        for line in parse(
+            self._name,
+            number,
+            text,
+            raw=raw,
+            time=item.time,
+            level=item.level,
+            container=item.container,
+        ):
+            run = self._runs.current(line)
+            if line.origin is Origin.LOG and line.level not in (Level.INFO, Level.DEBUG):
+                line = line._replace(run=run.index, phase=run.phase)
+            # What this line completes was said before it: it belongs to the run as it was then.
+            for event in self._assembler.feed(line):
+                self._event(event)
+            if self._collector.has_open and not self._assembler.is_open(line.key):
+                self._collector.settle(line.key)
+            run = self._runs.feed(line)
+            if self.forgets_past_runs and number == run.last_ready:
+                self.forget(run)
+            if run.index in self._fatal and number in (run.last_answer, run.last_ready):
+                # It went on: what was told as fatal was not.
+                self._fatal.discard(run.index)
+                self._collector.changes += 1
+
+    def _event(self, event: Event) -> None:
+        run = self._runs.of(event.first)
+        match = self._matcher.find(event, run, self._position)
+        if match is not None:
+            self._position += 1
+            self._collector.add(match)
+        elif event.exception is not None and event.origin is Origin.LOG:
+            self._position += 1
+            phase = phase_of(event.frames, event.first.place) or event.first.phase or run.phase
+            self._collector.add(Unknown(event, run, phase, self._position))
+
+    def end_source(self, source: Source | None = None) -> None:
+        """End the current input: flush what is open and keep its record."""
+        for item in self._unwrapper.close():
+            self._text(item.number, item.text, item.text, item)
+        for event in self._assembler.close():
+            self._event(event)
+        record = source or Source(
+            name=self._name, format=self._unwrapper.format, lines=self._number, bytes=self._bytes
+        )
+        self.sources.append(record)
+
+    def forget(self, run: Run | None = None) -> None:
+        """Close all incidents so far, or those of runs before this one: what comes is a new one."""
+        self._collector.forget(run)
+        self._fatal = {index for index in self._fatal if run is not None and index >= run.index}
+        groups = self._collector.groups(only_ended=True)
+        self._teller.forget(fold(groups, self.catalogue, self._redact)[0])
+
+    def _news(self, *, quiet: int = 0, is_end: bool = False) -> Iterator[Update]:
+        self._changes = self._collector.changes
+        groups = self._collector.groups(only_ended=not is_end)
+        self._fatal = {group.run.index for group in groups if group.severity is Severity.FATAL}
+        incidents, root = fold(groups, self.catalogue, self._redact)
+        news = self._teller.news(incidents, root, line=self._number, quiet=quiet, is_end=is_end)
+        return iter(list(news))
+
+    def close(self) -> Iterator[Update]:
+        """End the stream; give the incidents that only now are complete, and the last counts."""
+        if self._is_closed:
+            return iter(())
+        self._is_closed = True
+        self.end_source()
+        return self._news(is_end=True)
+
+    def report(self, *, apply_steps: Collection[int] = ()) -> Report:
+        """The answer so far; the suggested commands have the changes of these steps, else of the first."""
+        incidents, root = fold(self._collector.groups(), self.catalogue, self._redact, apply_steps)
+        return Report(
+            tool_version=__version__,
+            sources=tuple(self.sources),
+            runs=_runs(self._runs.all, self._redact),
+            root_cause=root,
+            incidents=incidents,
+        )
+
+    def read(
+        self, reader: Reader, progress: Progress | None = None, *, can_stop: bool = False
+    ) -> bool:
+        """Take a whole input; False when a KeyboardInterrupt ended it early, where that is allowed."""
+        self._open(reader.name)
+        is_complete = True
+        try:
+            for number, text in reader:
+                self.feed_numbered(number, text)
+                if progress is not None and number % _POLL == 0:
+                    progress(reader.bytes)
+        except KeyboardInterrupt:
+            if not can_stop:
+                raise
+            is_complete = False
+        self.end_source(
+            Source(
+                name=reader.name,
+                format=self._unwrapper.format,
+                lines=reader.lines,
+                bytes=reader.bytes,
+                truncated_lines=reader.truncated_lines,
+                problem=reader.problem,
+            )
+        )
+        return is_complete
+
+
+def _redacted(name: str, value: Value, redact: Callable[[str], str]) -> Value:
+    if isinstance(value, str):
+        return redact(f"{name}={value}").partition("=")[2]
+    if isinstance(value, list):
+        return [redact(f"{name}={one}").partition("=")[2] for one in value]
+    return value
+
+
+def _runs(found: Sequence[Run], redact: Callable[[str], str]) -> tuple[RunInfo, ...]:
+    """The runs that say something of themselves; a restart with the same arguments is counted."""
+    out: list[RunInfo] = []
+    for run in found:
+        if not (
+            run.has_banner
+            or run.version
+            or run.model
+            or run.was_serving
+            or run.nccl_version
+            or run.memory.weights_bytes
+        ):
+            continue
+        info = run.info()
+        info = info.model_copy(
+            update={
+                "arguments": {
+                    name: _redacted(name, value, redact) for name, value in info.arguments.items()
+                }
+            }
+        )
+        last = out[-1] if out else None
+        if last is not None and (last.source, last.arguments, last.model, last.vllm_version) == (
+            info.source, info.arguments, info.model, info.vllm_version,
+        ):  # fmt: skip
+            out[-1] = last.model_copy(
+                update={
+                    "restarts": last.restarts + 1,
+                    "last_seen": info.last_seen,
+                    "phase": info.phase,
+                }
+            )
+            continue
+        out.append(info)
+    return tuple(out)
