@@ -36,7 +36,7 @@ TYPICAL: Mapping[str, str] = {
     "network_interface": "ens5", "named_model": "org/name-7b", "model_folder": "/srv/models/a", "model_files": "~/.cache/huggingface/hub/models--org--name-7b/snapshots/*/",
     "download": "org/name-7b", "config_path": "/srv/models/a/config.json", "quantization": "awq", "flag_name": "hf-overrides",
     "replacement": "--max-model-len 512", "module_package": "timm", "pci_address": "0000:b3:00.0",
-    "higher_tensor_parallel_size": "8", "longer_max_model_len": "65536", "lower_max_num_batched_tokens": "1024",
+    "higher_tensor_parallel_size": "8", "longer_max_model_len": "65536", "split_tensor_parallel_size": "4", "split_pipeline_parallel_size": "2", "lower_max_num_batched_tokens": "1024",
     "higher_max_num_batched_tokens": "32768",
     "variable": "HCCL_CONNECT_TIMEOUT", "address": "huggingface.co", "url": "https://huggingface.co",
 }  # fmt: skip

@@ -202,3 +202,23 @@ def test_no_name_breaks_the_arithmetic(name: str, quantization: str | None) -> N
     found = weights.model_weights_bytes(name, quantization)
 
     assert found is None or found > 0
+
+
+@given(st.integers(1, 256), st.one_of(st.none(), st.integers(1, 64)), st.integers(1, 64))
+def test_split_sizes_divide_the_heads_and_need_no_more_gpus(
+    heads: int, gpus: int | None, current: int
+) -> None:
+    found = suggest.split_parallel_sizes(heads, gpus, current)
+
+    if found is None:
+        assert heads % min(current, gpus or current) == 0
+        return
+    tensor, pipeline = map(int, found)
+    assert heads % tensor == 0
+    assert pipeline > 1
+    assert tensor * pipeline == min(current, gpus or current)
+
+
+def test_twelve_heads_on_eight_gpus() -> None:
+    assert suggest.split_parallel_sizes(12, None, 8) == ("4", "2")
+    assert suggest.split_parallel_sizes(None, 8, 8) is None

@@ -152,6 +152,21 @@ def higher_tensor_parallel_size(
     return NONE_FITS
 
 
+def split_parallel_sizes(
+    heads: float | None, gpus: float | None, current: float | None
+) -> tuple[str, str] | None:
+    """Tensor and pipeline parallel sizes that together use as many GPUs as the current size, or as there are.
+
+    The tensor parallel size is the greatest common divisor of that number and the attention
+    heads, the pipeline parallel size the rest. None when too little is known, or no rest is left.
+    """
+    if not heads or not current or current < 1:
+        return None
+    ranks = int(min(current, gpus if gpus else current))
+    tensor = math.gcd(int(heads), ranks)
+    return (str(tensor), str(ranks // tensor)) if ranks > tensor else None
+
+
 def fewest_ranks(rank: int | None, processes: Iterable[str]) -> int | None:
     """The least tensor parallel size that a rank or the workers' names show, as a power of two.
 

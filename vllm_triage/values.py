@@ -112,7 +112,12 @@ def _suggestions(
     batched = number(arguments, "max_num_batched_tokens")
     sequences = fact("max_num_seqs") or number(arguments, "max_num_seqs")
     port = fact("port") or number(arguments, "port")
+    split = suggest.split_parallel_sizes(
+        fact("num_heads"), fact("gpu_count"), fact("tensor_parallel_size") or parallel
+    )
     found = {
+        "split_tensor_parallel_size": split[0] if split else None,
+        "split_pipeline_parallel_size": split[1] if split else None,
         "lower_gpu_memory_utilization": suggest.lower_utilization(
             utilization, free, fact("total_bytes")
         ),
