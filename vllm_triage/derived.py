@@ -11,12 +11,12 @@ from vllm_triage import flags
 from vllm_triage.arguments import number
 from vllm_triage.run import Run
 from vllm_triage.tables import table
-from vllm_triage.versions import parse
+from vllm_triage.versions import holds, parse
 
 # Written by this module from words that were checked, so that a command may hold them as they are.
 QUOTED = frozenset(("replacement", "model_files", "download"))
 NAMES = (
-    "visible_gpus", "engine", "device", "model_folder", "named_model", "model_files", "download",
+    "visible_gpus", "engine", "device", "needed_driver", "model_folder", "named_model", "model_files", "download",
     "config_path", "network_interface", "signal_name", "pci_address", "module_package", "vllm_module", "shm_path", "flag_name",
     "refused_flag", "refused", "replacement", "replacement_why", "dropped_flag", "dropped_why", "flag_came_with",
 )  # fmt: skip
@@ -28,6 +28,8 @@ PLAIN = regex.compile(r"[\w./:@+=,%-]{1,300}")
 _PCI = regex.compile(r"(?:[\da-fA-F]{4,8}:)?[\da-fA-F]{2}:[\da-fA-F]{2}")
 _LONG_FLAG = regex.compile(r"--?[A-Za-z][\w-]{0,80}")
 _CHOICE = regex.compile(r"[\w.+-]+")
+# torch 2.7.1+cu128, vLLM 0.8.5+cu121.
+_BUILT_FOR = regex.compile(r"\+cu(\d\d)(\d)\b")
 _MAX_SIGNAL = 64
 _SIGNAL_STATUS = 128
 
@@ -42,6 +44,7 @@ def derived(known: Mapping[str, object], run: Run | None) -> dict[str, str]:
         "vllm_module": _starting(known.get("module"), "vllm.", "vllm_"),
         "shm_path": _shared_memory(known.get("path")),
         "device": _device(run),
+        "needed_driver": needed_driver(run),
         "network_interface": run.interface if run is not None else None,
         "engine": engine(run),
         "signal_name": _signal(known),
@@ -81,6 +84,26 @@ def engine(run: Run | None) -> str | None:
     if release is None or (0, 8) <= release < (0, 11):
         return None
     return "v1" if release >= (0, 11) else "v0"
+
+
+def needed_driver(run: Run | None) -> str | None:
+    """The least driver for the CUDA release that torch, else vLLM's default wheel, is built for."""
+    if run is None:
+        return None
+    data = table("cuda-drivers")
+    built = _BUILT_FOR.search(run.torch_version or "") or _BUILT_FOR.search(run.version or "")
+    cuda = f"{built[1]}.{built[2]}" if built else None
+    if cuda is None and parse(run.version) is not None:
+        fitting = [
+            one for one in data["wheel"] if holds(run.version, one.get("since"), one["until"])
+        ]
+        cuda = fitting[-1]["cuda"] if fitting else None
+    drivers = data["driver"].get(cuda)
+    if drivers is None:
+        return None
+    whole, least = drivers
+    text = f"CUDA {cuda} needs driver {whole} or newer"
+    return text if least == whole else f"{text}, by minor version compatibility {least}"
 
 
 def _model(known: Mapping[str, object], run: Run | None) -> dict[str, str | None]:
