@@ -222,3 +222,20 @@ def test_split_sizes_divide_the_heads_and_need_no_more_gpus(
 def test_twelve_heads_on_eight_gpus() -> None:
     assert suggest.split_parallel_sizes(12, None, 8) == ("4", "2")
     assert suggest.split_parallel_sizes(None, 8, 8) is None
+
+
+@given(st.floats(1e9, 1e13), st.floats(1e9, 3e11))
+def test_the_least_gpus_hold_the_weights_and_one_less_does_not(size: float, gpu: float) -> None:
+    count = suggest.least_gpus(size, gpu)
+
+    assert count is not None
+    assert count == 1024 or 0.9 * gpu * count >= size * (1 - 1e-9)
+    assert 0.9 * gpu * (count - 1) < size
+
+
+def test_seventy_billion_parameters_need_four_cards_of_40_gib() -> None:
+    least = suggest.least_gpus(140e9, 40 * 1024**3)
+
+    assert least == 4
+    assert suggest.higher_tensor_parallel_size(None, None, 1, least) == "4"
+    assert suggest.higher_tensor_parallel_size(64, 2, 1, least) == suggest.NONE_FITS

@@ -13,6 +13,7 @@ from vllm_triage.versions import holds
 _UTILIZATIONS = (0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.6, 0.5, 0.4, 0.3)
 _MARGIN = 0.02
 _MAX_SEQUENCES = 1024
+_SHARE_FOR_WEIGHTS = 0.9
 _BATCHED_TOKENS = (2048, 4096, 8192, 16384, 32768)
 
 # Worker_TP3, VllmWorker_3, Worker_PP0_TP1; never the engine cores of data parallelism.
@@ -135,18 +136,25 @@ def fitting_tensor_parallel_size(
     return None
 
 
+def least_gpus(weights_bytes: float | None, gpu_bytes: float | None) -> int | None:
+    """How many GPUs hold the weights, each nine tenths of its memory: ceil(weights / (0.9 * GPU))."""
+    if not weights_bytes or not gpu_bytes or weights_bytes < 0 or gpu_bytes < 0:
+        return None
+    return math.ceil(min(weights_bytes / (_SHARE_FOR_WEIGHTS * gpu_bytes), 1024))
+
+
 def higher_tensor_parallel_size(
-    heads: float | None, gpus: float | None, current: float | None
+    heads: float | None, gpus: float | None, current: float | None, least: int | None = None
 ) -> str | None:
     """The next divisor of the attention heads above the current size that the GPUs can hold.
 
-    Without the heads: the next power of two, which divides those of nearly every model; and
-    among few GPUs no other size.
+    No smaller than `least`, the GPUs that the weights need. Without the heads: the next power of
+    two, which divides those of nearly every model; and among few GPUs no other size.
     """
     if current is None and gpus is None:
         return None
     at_most = int(min(gpus if gpus is not None else 1024, 1024))
-    for size in range(int(current or 1) + 1, at_most + 1):
+    for size in range(max(int(current or 1) + 1, least or 1), at_most + 1):
         if int(heads) % size == 0 if heads else size & (size - 1) == 0:
             return str(size)
     return NONE_FITS

@@ -9,6 +9,7 @@ from vllm_triage.arguments import Value, number
 from vllm_triage.derived import derived, visible_gpus
 from vllm_triage.facts import AnyFacts
 from vllm_triage.run import Run
+from vllm_triage.weights import model_weights_bytes
 
 _NO_WORD = regex.compile(r"[^\w.:/-]+")
 
@@ -139,7 +140,10 @@ def _suggestions(
         "lower_max_num_batched_tokens": suggest.lower_max_num_batched_tokens(batched, sequences),
         "higher_max_num_batched_tokens": suggest.higher_max_num_batched_tokens(batched),
         "higher_tensor_parallel_size": suggest.higher_tensor_parallel_size(
-            fact("num_heads"), visible_gpus(known, run), parallel
+            fact("num_heads"),
+            visible_gpus(known, run),
+            parallel,
+            _least_gpus(run, fact("total_bytes")),
         ),
         "fitting_tensor_parallel_size": suggest.fitting_tensor_parallel_size(
             fact("num_heads"), fact("gpu_count"), parallel
@@ -147,6 +151,12 @@ def _suggestions(
         "free_port": suggest.free_port(port),
     }
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _least_gpus(run: Run | None, gpu_bytes: float | None) -> int | None:
+    if run is None or run.model is None:
+        return None
+    return suggest.least_gpus(model_weights_bytes(run.model, run.quantization), gpu_bytes)
 
 
 def _rank(known: Mapping[str, object]) -> int | None:
