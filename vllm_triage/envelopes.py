@@ -1,5 +1,6 @@
 """Envelopes: what containers, loggers and terminals put around a printed line, taken off."""
 
+import copy
 import html
 from collections import Counter, OrderedDict
 from collections.abc import Iterator, Mapping
@@ -102,6 +103,30 @@ class Unwrapper:
     def format(self) -> str:
         """The envelope of most lines."""
         return self._seen.most_common(1)[0][0] if self._seen else "plain"
+
+    @property
+    def state(self) -> tuple[object, ...] | None:
+        """What it has learnt; the same state reads the same line the same way.
+
+        None while what the next line is depends on lines before it.
+        """
+        if self._partial or self._export is not None:
+            return None
+        return (*self._margin.state, self._has_newlines, len(self._launchers), self._stern)
+
+    def copy(self) -> "Unwrapper":
+        """One that has learnt the same and has counted nothing."""
+        other = copy.copy(self)
+        other._seen = Counter()
+        other._partial = self._partial.copy()
+        other._launchers = self._launchers.copy()
+        other._margin = copy.copy(self._margin)
+        return other
+
+    @property
+    def counts(self) -> Counter[str]:
+        """How many lines had which envelope."""
+        return self._seen
 
     def feed(self, number: int, text: str) -> Iterator[Text]:
         """Take a physical line; give the printed lines that it completes."""

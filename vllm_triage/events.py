@@ -143,6 +143,15 @@ class Assembler:
         state = self._processes.get(key)
         return state is not None and state.is_unfinished
 
+    def message(self, key: tuple[object, ...]) -> list[Line]:
+        """The lines of a process's last message, which may go on; none inside a traceback."""
+        state = self._processes.get(key)
+        return [] if state is None or state.is_open else state.message
+
+    def skip_windows(self, key: tuple[object, ...], *, is_busy: bool) -> None:
+        """Take windows of one engine that no rule asks for, of which the last was busy or not."""
+        self._windows.skip(key, is_busy=is_busy)
+
     def quiet(self, since: int) -> Iterator[Event]:
         """Give the last message of the processes that said nothing after line `since`."""
         for state in self._processes.values():

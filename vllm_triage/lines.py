@@ -17,6 +17,10 @@ class Origin(StrEnum):
     REQUEST = "request"
 
 
+Key = tuple[str, str | None, str | None, int | None, int | None]
+"""Source, container, process, pid and rank: what separates the interleaved processes of one input."""
+
+
 class Line(NamedTuple):
     """One printed line; `text` has no prefix but keeps its indentation.
 
@@ -40,7 +44,7 @@ class Line(NamedTuple):
     phase: Phase | None = None
 
     @property
-    def key(self) -> tuple[str, str | None, str | None, int | None, int | None]:
+    def key(self) -> Key:
         """What separates the interleaved processes of one input."""
         rank = self.rank if self.process is None and self.raw.lstrip().startswith("[") else None
         return (self.source, self.container, self.process, self.pid, rank)
@@ -126,7 +130,7 @@ _ACCESS = regex.compile(
 _CONTENT = regex.compile(
     r"""(['"]content['"]: ?)(?:'(?:[^'\\]|\\.)*+(?:'|$)|"(?:[^"\\]|\\.)*+(?:"|$))"""
 )
-_REQUESTS = ("Received request ", "Generated response ", "Added request ", "Request log")
+REQUESTS = ("Received request ", "Generated response ", "Added request ", "Request log")
 _STATISTICS = regex.compile(r"(?:Engine \d+: |\d+ Engines Aggregated: )?Avg prompt throughput: ")
 _GLUED = regex.compile(
     r"(?:it/s|s/it|toks/s|\?it/s)[^\[\]]{0,40}\](?=(?:DEBUG|INFO|WARNING|ERROR) \d\d-\d\d )"
@@ -261,16 +265,19 @@ def _parse(
     if rank is None and "Rank " in rest:
         inner = _IN_MESSAGE.search(rest)
         rank = int(inner[1]) if inner else None
+    origin = _origin(rest, uvicorn=uvicorn)
+    if origin is Origin.ACCESS and rest.endswith(" OK") and rest[-8:-6] == '" ':
+        # The phrase and the code say the same; uvicorn takes one from the other.
+        rest = f"{rest[:-6]}200 OK"
     return Line(
-        source, number, raw, rest, time, level, process, pid, rank, place,
-        _origin(rest, uvicorn=uvicorn), container,
-    )  # fmt: skip
+        source, number, raw, rest, time, level, process, pid, rank, place, origin, container
+    )
 
 
 def _origin(text: str, *, uvicorn: bool) -> Origin:
     if '" ' in text and (uvicorn or " - " in text) and _ACCESS.match(text):
         return Origin.ACCESS
-    if text.startswith(_REQUESTS):
+    if text.startswith(REQUESTS):
         return Origin.REQUEST
     if "Avg prompt throughput: " in text and _STATISTICS.match(text):
         return Origin.STATISTICS

@@ -26,6 +26,11 @@ class Margin:
         self._is_first = True
         self._indent = ""
 
+    @property
+    def state(self) -> tuple[object, ...]:
+        """What it has learnt; the same state reads the same line the same way."""
+        return self._is_first, self._is_known, self._indent
+
     def without(self, text: str, *, is_whole: bool = True) -> str:
         """Give the text without margin; its own indentation stays.
 

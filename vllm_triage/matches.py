@@ -2,6 +2,7 @@
 
 import logging
 from collections import OrderedDict
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cache, cached_property
@@ -210,6 +211,19 @@ class Matcher:
     def _break(self, item: Recogniser, event: Event) -> None:
         if item.pattern.times > 1 and event.origin is Origin.STATISTICS:
             self._streaks.get(event.first.key, {}).pop(item.id, None)
+
+    def is_asked_for(self, line: Line) -> bool:
+        """Tell whether any pattern's words are in a line, of which the level is known."""
+        level = line.level or Level.ERROR
+        return any(True for _ in self._gates[level, line.origin].candidates(line.text))
+
+    def skip_windows(self, key: tuple[object, ...], ids: Collection[str] | None) -> None:
+        """End rows of statistics windows of one process: those of some patterns, or all."""
+        if ids is None:
+            self._streaks.pop(key, None)
+            return
+        for one in ids:
+            self._streaks.get(key, {}).pop(one, None)
 
     def reset(self) -> None:
         """Forget the statistics windows seen so far."""

@@ -1,6 +1,7 @@
 """Runs: what the log says of each server run, from its banner to its end."""
 
 from collections import OrderedDict
+from typing import NamedTuple
 
 import regex
 
@@ -28,7 +29,7 @@ _NCCL = regex.compile(r"(?:\bnccl==|NCCL version )(\d+\.\d+(?:\.\d+)?)")
 _TORCH = regex.compile(
     r"(?:\btorch(?:==| version:? )|^PyTorch version *: |^torch {2,})(\d+\.\d+\.\d+\S*)"
 )
-_OK = regex.compile(r'"(?:POST|GET) (/v1/|/generate)\S* HTTP/[\d.]+" 2\d\d')
+_OK = regex.compile(r'"(?:POST|GET) (?:/v\d+/|/generate)\S* HTTP/[\d.]+" 2\d\d')
 _POST = regex.compile(r'"POST \S+ HTTP/[\d.]+" (\d)\d\d')
 
 _VISIBLE = regex.compile(
@@ -41,6 +42,29 @@ _LISTED_GPU = regex.compile(
 _INTERFACE = regex.compile(r"(?<=[\s\]])([a-z][\w.-]{1,14}):[\w.:%\[\]]{3,50}<\d+>")
 _VIRTUAL = regex.compile(r"docker|veth|virbr|br-|lo$|cni|flannel|cali|tun|tap|podman")
 _ECHOES = ("vllm serve ", "openai.api_server", " run ", "args:", "command:", "entrypoint:")
+
+
+class Served(NamedTuple):
+    """What a stretch of lines of one container says that show nothing but a server serving."""
+
+    first: int
+    """The number of its first line."""
+    lines: int
+    first_time: str | None
+    last_time: str | None
+    last_answer: int
+    """The number of the last line that shows a request answered; 0 for none."""
+    is_service: bool
+    """Whether an access line shows the API in use."""
+    is_engine: bool
+    """Whether the engine speaks of requests or of its own statistics."""
+
+
+def service(text: str) -> tuple[bool, bool]:
+    """Whether an access line shows the API in use, and whether it shows a request answered."""
+    found = _POST.search(text)
+    is_service = found is not None or _OK.search(text) is not None
+    return is_service, found is not None and found[1] == "2"
 
 
 class Runs:
@@ -108,14 +132,29 @@ class Runs:
 
     @staticmethod
     def _access(run: Run, line: Line) -> None:
-        found = _POST.search(line.text)
-        if found is None and not _OK.search(line.text):
-            return
-        if run.phase is not Phase.SHUTDOWN:
-            run.phase = Phase.SERVING
-        run.was_serving = True
-        if found is not None and found[1] == "2":
+        is_service, is_answer = service(line.text)
+        if is_service:
+            if run.phase is not Phase.SHUTDOWN:
+                run.phase = Phase.SERVING
+            run.was_serving = True
+        if is_answer:
             run.last_answer = line.number
+
+    def serve(self, source: str, container: str | None, served: "Served") -> Run:
+        """Take a stretch of lines that show nothing but a server serving."""
+        run = self._current.get((source, container))
+        if run is None:
+            run = self._start(Line(source, served.first, "", "", container=container))
+        elif len(self._current) > 1:
+            self._current.move_to_end((source, container))
+        if served.is_engine or (served.is_service and run.phase is not Phase.SHUTDOWN):
+            run.phase = Phase.SERVING
+        run.was_serving = run.was_serving or served.is_engine or served.is_service
+        run.last_answer = served.last_answer or run.last_answer
+        run.first_seen = run.first_seen or served.first_time
+        run.last_seen = served.last_time or run.last_seen
+        run.lines += served.lines
+        return run
 
     def _log(self, run: Run, line: Line, text: str) -> Run:
         if "version" in text or "rgs: " in text or "args:" in text:

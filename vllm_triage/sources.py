@@ -18,32 +18,53 @@ CHUNK = 262_144
 MAX_LINE = 1_048_576
 STDIN = "<stdin>"
 _BOMS = ((b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
-_BLANK = (b"", b"\r")
+BLANK = (b"", b"\r")
+"""Lines without text."""
 _BROKEN = (EOFError, OSError, zlib.error, lzma.LZMAError)
 
 
 class Splitter:
-    """Cuts chunks into lines without their LF; of a line over `MAX_LINE` bytes the rest is lost."""
+    """Cuts chunks into whole lines; of a line over `MAX_LINE` bytes the rest is lost."""
 
     def __init__(self) -> None:
         self._rest = b""
         self._is_cut = False
 
-    def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """Take a chunk; give the lines that it ends, a huge one as soon as it is known to be."""
-        parts = chunk.split(b"\n")
-        parts[0] = self._rest + parts[0]
-        self._rest = parts.pop()
-        for part in parts:
-            if self._is_cut:
-                self._is_cut = False
-            else:
-                yield part
+    def blocks(self, chunk: bytes) -> Iterator[bytes]:
+        """Take a chunk; give the lines that it ends, without the last LF.
+
+        A huge line is given alone, as soon as it is known to be huge.
+        """
+        end = chunk.rfind(b"\n")
+        if end < 0:
+            if not self._is_cut:
+                self._rest += chunk
+                yield from self._huge()
+            return
+        start = 0
         if self._is_cut:
+            start = chunk.index(b"\n") + 1
+            self._is_cut = False
+        elif self._rest:
+            first = chunk.index(b"\n")
+            if len(self._rest) + first > MAX_LINE:
+                yield self._rest + chunk[:first]
+                self._rest, start = b"", first + 1
+        if start <= end:
+            yield self._rest + chunk[start:end]
             self._rest = b""
-        elif len(self._rest) > MAX_LINE:
+        self._rest = chunk[end + 1 :]
+        yield from self._huge()
+
+    def _huge(self) -> Iterator[bytes]:
+        if len(self._rest) > MAX_LINE:
             yield self._rest
             self._is_cut, self._rest = True, b""
+
+    def feed(self, chunk: bytes) -> Iterator[bytes]:
+        """Take a chunk; give the lines that it ends, one by one."""
+        for block in self.blocks(chunk):
+            yield from block.split(b"\n")
 
     def close(self) -> Iterator[bytes]:
         """Give a last line without LF."""
@@ -61,7 +82,7 @@ def decoded(data: bytes) -> str:
 class Reader:
     """The physical lines of one input, numbered from 1 as LF counts them.
 
-    Of blank lines in a row only the first is given, all are counted. A line over 1 MiB is cut and counted. What cannot be read further ends the lines and
+    A line over 1 MiB is cut and counted. What cannot be read further ends the lines and
     sets `problem` to one sentence. Raises SourceError when nothing can be read at all.
     """
 
@@ -111,45 +132,43 @@ class Reader:
         data = read1(CHUNK) if read1 is not None else stream.read(CHUNK)
         return data or b""
 
-    def __iter__(self) -> Iterator[tuple[int, str]]:
+    def blocks(self) -> Iterator[tuple[int, bytes]]:
+        """The lines in runs, each with the number of its first and without its last LF."""
         try:
             yield from self._split()
         finally:
             if sys.stdin is None or self._raw is not sys.stdin.buffer:
                 self._raw.close()
 
-    def _split(self) -> Iterator[tuple[int, str]]:
+    def __iter__(self) -> Iterator[tuple[int, str]]:
+        for first, data in self.blocks():
+            for number, line in enumerate(data.split(b"\n"), first):
+                yield number, decoded(line)
+
+    def _split(self) -> Iterator[tuple[int, bytes]]:
         encoding = next((name for bom, name in _BOMS if self._first.startswith(bom)), None)
         chunks = self._all()
         if encoding:
             chunks = _recoded(chunks, encoding)
         splitter = Splitter()
-        after_blank = False
         for chunk in chunks:
-            for part in splitter.feed(chunk):
-                if part in _BLANK:
-                    # A run of blank lines says no more than one.
-                    if after_blank:
-                        self.lines += 1
-                        continue
-                    after_blank = True
-                else:
-                    after_blank = False
-                yield self._line(part)
-        for part in splitter.close():
-            yield self._line(part)
+            for block in splitter.blocks(chunk):
+                yield self._block(block)
+        for block in splitter.close():
+            yield self._block(block)
 
     def _all(self) -> Iterator[bytes]:
         if self._first:
             yield self._first.removeprefix(b"\xef\xbb\xbf")
         yield from self._chunks
 
-    def _line(self, data: bytes) -> tuple[int, str]:
-        self.lines += 1
-        if len(data) > MAX_LINE:
+    def _block(self, data: bytes) -> tuple[int, bytes]:
+        first = self.lines + 1
+        self.lines += data.count(b"\n") + 1
+        if len(data) > MAX_LINE and b"\n" not in data:
             self.truncated_lines += 1
             data = data[:MAX_LINE]
-        return self.lines, decoded(data)
+        return first, data
 
 
 def _open(path: Path | None) -> IO[bytes]:

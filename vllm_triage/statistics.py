@@ -20,6 +20,9 @@ _ROW = regex.compile(
 
 Observed = tuple[tuple[str, float], ...]
 
+PER_REQUEST = "generation_tokens_per_s_per_request"
+"""What a window does not print: tokens per second of one running request."""
+
 
 class Windows:
     """The statistics lines of each engine; a window after a start or an idle time is left out."""
@@ -30,7 +33,7 @@ class Windows:
     def feed(self, line: Line) -> Observed | None:
         """Derive what a window does not print; None when it says nothing about a lasting state."""
         text = line.text
-        key = (*line.key, text.partition(": ")[0] if text.startswith("Engine ") else "")
+        key = (*line.key, engine(text))
         found = _RUNNING.search(text)
         running = int(found[1]) if found else 0
         generation = _value(_GENERATION, text)
@@ -42,8 +45,25 @@ class Windows:
         is_first = was_busy is False or (was_busy is None and generation == 0.0)
         if running == 0 or is_first:
             return (("windows_idle", 1.0),)
-        observed = [("generation_tokens_per_s_per_request", generation / running)]
-        return tuple(observed)
+        return ((PER_REQUEST, generation / running),)
+
+    def skip(self, key: tuple[object, ...], *, is_busy: bool) -> None:
+        """Take windows of an engine that no rule asks for, of which the last was busy or not."""
+        self._busy.pop(key, None)
+        self._busy[key] = is_busy
+        if len(self._busy) > _MAX_ENGINES:
+            self._busy.popitem(last=False)
+
+
+def engine(text: str) -> str:
+    """Which of several engines a window is of: `Engine 000`."""
+    return text.partition(": ")[0] if text.startswith("Engine ") else ""
+
+
+def spans(text: str) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
+    """Where in a window the number of running requests and the generation throughput stand."""
+    running, generation = _RUNNING.search(text), _GENERATION.search(text)
+    return running and running.span(1), generation and generation.span(1)
 
 
 class Benchmark:

@@ -164,8 +164,8 @@ class Filter:
         self._now = now
         if self._protocol is Protocol.LINES:
             source = self._source("")
-            for line in self._splitter.feed(data):
-                self._ask(source, partial(Scanner.feed, line=decoded(line)))
+            for block in self._splitter.blocks(data):
+                self._ask(source, partial(Scanner.feed_lines, data=block))
             source.mark(now, self._idle_s / 2)
             return b""
         *lines, rest = data.split(b"\n")

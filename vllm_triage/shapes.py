@@ -1,0 +1,375 @@
+"""Shapes: lines that are the same but for their digits, and which of them need no reading.
+
+A server that works prints the same few lines over and over: requests it got, answers it gave,
+statistics with nothing unusual. What such a line says is learnt once, from reading one of its
+shape the usual way, and afterwards taken from the places where its digits stand.
+"""
+
+import random
+from collections.abc import Callable, Iterator
+from enum import Enum, auto
+from functools import cache
+from math import inf
+from typing import NamedTuple
+
+import regex
+
+from vllm_triage import statistics
+from vllm_triage.catalogue import Catalogue
+from vllm_triage.envelopes import Unwrapper
+from vllm_triage.kinds import Level
+from vllm_triage.lines import REQUESTS, Key, Line, Origin, parse
+from vllm_triage.matches import TIMEOUT_S, compiled
+from vllm_triage.rules import Pattern
+from vllm_triage.runs import service
+from vllm_triage.sources import decoded
+
+DIGITS = bytes.maketrans(b"123456789", b"000000000")
+"""Makes a line its shape."""
+
+_ANSWERED = b'" 000 OK'
+_WINDOW = b"Avg prompt throughput: "
+_WORDS = tuple(word.encode() for word in REQUESTS)
+_MAX_LINE = 4096
+_MAX_HEAD = 512
+_STATUS = regex.compile(rb'" 200 OK')
+_PROBES = 3
+_NOTHING = (False, False)
+# Stands for a digit that may be any.
+_ANY = "\0"
+
+
+class State(Enum):
+    """What a window of engine statistics is to the rules."""
+
+    ASKED = auto()
+    """A rule may ask for it."""
+    BUSY = auto()
+    """Nothing, though there are requests."""
+    IDLE = auto()
+    """Nothing, as there are none."""
+
+
+class Bound(NamedTuple):
+    """A number that a rule asks of a window: where it stands, and what it must not be under or over."""
+
+    place: slice | float | None
+    """Its place in the line or its value; None for the tokens of one running request."""
+    least: float
+    greatest: float
+
+
+class Window(NamedTuple):
+    """What rules ask of a line of engine statistics."""
+
+    running: slice | None
+    generation: slice | None
+    engine: slice | None
+    rules: tuple[tuple[Bound, ...], ...]
+    """Of each rule the bounds; a window outside of one of them is nothing to the rule."""
+    ids: tuple[str, ...]
+    """The patterns whose row of windows such a one ends."""
+
+
+class Shape(NamedTuple):
+    """What all lines of one shape say, and where in them what differs stands."""
+
+    origin: Origin
+    envelopes: tuple[tuple[str, int], ...]
+    time: slice | None
+    container: slice | None
+    process: slice | None
+    pid: slice | None
+    rank: slice | None
+    owner: tuple[str | None, ...]
+    """The process's name and numbers with every digit 0."""
+    is_service: bool
+    is_answer: bool
+    window: Window | None = None
+
+    @property
+    def is_engine(self) -> bool:
+        """Whether it is the engine that speaks, not the API in front of it."""
+        return self.origin is not Origin.ACCESS
+
+    def key(self, source: str, raw: bytes) -> Key:
+        """The process that printed a line of this shape."""
+        pid, rank = text_at(self.pid, raw), text_at(self.rank, raw)
+        return (
+            source,
+            text_at(self.container, raw),
+            text_at(self.process, raw),
+            int(pid) if pid is not None else None,
+            int(rank) if rank is not None else None,
+        )
+
+    def state(self, raw: bytes) -> State:
+        """What a line of this shape, one of statistics, is to the rules."""
+        window = self.window
+        if window is None:
+            return State.ASKED
+        try:
+            running = int(raw[window.running]) if window.running else 0
+            if not running:
+                return State.IDLE
+            for bounds in window.rules:
+                for place, least, greatest in bounds:
+                    if place is None:
+                        value = (
+                            float(raw[window.generation]) if window.generation else 0.0
+                        ) / running
+                    else:
+                        value = place if isinstance(place, float) else float(raw[place])
+                    if value < least or value > greatest:
+                        break
+                else:
+                    return State.ASKED
+        except ValueError:
+            return State.ASKED
+        return State.BUSY
+
+
+def text_at(place: slice | None, raw: bytes) -> str | None:
+    """What stands at a place of a line; None without a place."""
+    return None if place is None else raw[place].decode("utf-8", "replace")
+
+
+def may_be_quiet(mapped: bytes) -> bool:
+    """Tell whether a shape is worth learning, by its words."""
+    return len(mapped) <= _MAX_LINE and (_ANSWERED in mapped or _WINDOW in mapped)
+
+
+def head_of(mapped: bytes) -> bytes | None:
+    """The beginning of a line about a request, up to where what users sent follows."""
+    for word in _WORDS:
+        end = mapped.find(word, 0, _MAX_HEAD)
+        if end >= 0:
+            return mapped[: end + len(word)]
+    return None
+
+
+class _Read(NamedTuple):
+    line: Line
+    envelopes: tuple[tuple[str, int], ...]
+    base: int
+    """Where in the physical line the message begins."""
+
+
+class Learner:
+    """Reads a line the usual way, and others of its shape, to tell what the shape says."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._patterns = {
+            origin: tuple(_patterns(catalogue, origin))
+            for origin in (Origin.ACCESS, Origin.STATISTICS)
+        }
+
+    def learn(self, raw: bytes, unwrapper: Unwrapper) -> Shape | None:
+        """What lines of this one's shape say; None when they must be read one by one."""
+        lines, read = _alike(raw, unwrapper)
+        if not read:
+            return None
+        line = read[0].line
+        if line.origin is Origin.ACCESS and line.text.endswith('" 200 OK'):
+            return None if self._is_asked_for(line) else _shape(lines, read)
+        if line.origin is Origin.STATISTICS:
+            shape, window = _shape(lines, read), self._window(lines, read)
+            return shape and window and shape._replace(window=window)
+        return None
+
+    def learn_head(self, raw: bytes, unwrapper: Unwrapper) -> Shape | None:
+        """What lines about requests say that begin as this one does; None when that differs."""
+        head = head_of(raw.translate(DIGITS))
+        if head is None:
+            return None
+        lines, read = _alike(raw[: len(head) + _MAX_HEAD], unwrapper)
+        shape = _shape(lines, read) if read and read[0].line.origin is Origin.REQUEST else None
+        if shape is None:
+            return None
+        places = (shape.time, shape.container, shape.process, shape.pid, shape.rank)
+        return None if any(one is not None and one.stop > len(head) for one in places) else shape
+
+    def _is_asked_for(self, line: Line) -> bool:
+        text = _wild(line.text.removesuffix("200 OK")) + "200 OK"
+        return any(_may_match(pattern, text) for _, pattern in self._patterns[Origin.ACCESS])
+
+    def _window(self, lines: list[bytes], read: list[_Read]) -> Window | None:
+        text = read[0].line.text
+        shift = _shift(lines, read)
+        if shift is None:
+            return None
+        running, generation = statistics.spans(text)
+        name = statistics.engine(text)
+        rules: list[tuple[Bound, ...]] = []
+        ids: list[str] = []
+        for number, pattern in self._patterns[Origin.STATISTICS]:
+            if not _may_match(pattern, _wild(text)):
+                continue
+            bounds = _bounds(pattern, [one.line.text for one in read], shift)
+            if bounds is None:
+                return None
+            rules.append(bounds)
+            ids.append(number)
+        return Window(
+            running and shift(running),
+            generation and shift(generation),
+            shift((0, len(name))) if name else None,
+            tuple(rules),
+            tuple(ids),
+        )
+
+
+def _alike(raw: bytes, unwrapper: Unwrapper) -> tuple[list[bytes], list[_Read]]:
+    """The line and some of its shape, as they are and as they read; none when they read unlike."""
+    chance = random.Random(len(raw))
+    lines = [raw, *(_varied(raw, chance) for _ in range(_PROBES))]
+    read = [one for line in lines if (one := _read(line, unwrapper)) is not None]
+    if len(read) < len(lines) or len({(one.line.origin, one.envelopes) for one in read}) > 1:
+        return lines, []
+    return lines, read
+
+
+def _shape(lines: list[bytes], read: list[_Read]) -> Shape | None:
+    line = read[0].line
+    places: dict[str, slice | None] = {}
+    for name in ("time", "container", "process", "pid", "rank"):
+        values = [getattr(one.line, name) for one in read]
+        if name == "rank":
+            values = [one.line.key[4] for one in read]
+        found, places[name] = _place(lines, values)
+        if not found:
+            return None
+    said = {service(one.line.text) for one in read} if line.origin is Origin.ACCESS else {_NOTHING}
+    if len(said) > 1:
+        return None
+    is_service, is_answer = said.pop()
+    return Shape(
+        line.origin,
+        read[0].envelopes,
+        time=places["time"],
+        container=places["container"],
+        process=places["process"],
+        pid=places["pid"],
+        rank=places["rank"],
+        owner=owner(line.key),
+        is_service=is_service,
+        is_answer=is_answer,
+    )
+
+
+def owner(key: Key) -> tuple[str | None, ...]:
+    """A process as all of its shape are: every digit 0."""
+    return tuple(None if part is None else str(part).translate(_ZEROES) for part in key[1:])
+
+
+_ZEROES = {ord(digit): "0" for digit in "123456789"}
+_WILD = {ord(digit): _ANY for digit in "0123456789"}
+
+
+def _wild(text: str) -> str:
+    return text.translate(_WILD)
+
+
+def _patterns(catalogue: Catalogue, origin: Origin) -> Iterator[tuple[str, Pattern]]:
+    for kind, rule in catalogue.rules.items():
+        for pattern in rule.pattern:
+            if pattern.origin in ("any", origin.value) and pattern.level.rank <= Level.ERROR.rank:
+                yield f"{kind}:{pattern.name}", pattern
+
+
+def _may_match(pattern: Pattern, text: str) -> bool:
+    return all(_may_hold(text, word) for word in pattern.keywords) and (
+        not pattern.any_of or any(_may_hold(text, word) for word in pattern.any_of)
+    )
+
+
+def _may_hold(text: str, word: str) -> bool:
+    wanted = _word(word)
+    return word in text if wanted is None else wanted.search(text) is not None
+
+
+@cache
+def _word(word: str) -> regex.Pattern[str] | None:
+    if not any(char.isdigit() for char in word):
+        return None
+    return regex.compile(
+        "".join(f"[{char}{_ANY}]" if char.isdigit() else regex.escape(char) for char in word)
+    )
+
+
+def _varied(raw: bytes, chance: random.Random) -> bytes:
+    """A line of the same shape with other digits; the status of an answer stays."""
+    out = bytearray(raw)
+    status = _STATUS.search(raw)
+    kept = range(status.start(), status.end()) if status else range(0)
+    for place, byte in enumerate(raw):
+        if 48 <= byte <= 57 and place not in kept:
+            out[place] = 49 + chance.randrange(9)
+    return bytes(out)
+
+
+def _read(raw: bytes, unwrapper: Unwrapper) -> _Read | None:
+    reader = unwrapper.copy()
+    text = decoded(raw)
+    items = list(reader.feed(1, text))
+    if len(items) != 1 or reader.state != unwrapper.state:
+        return None
+    item = items[0]
+    lines = parse(
+        "", 1, item.text, raw=item.text if item.unwrapped else text,
+        time=item.time, level=item.level, container=item.container,
+    )  # fmt: skip
+    if len(lines) != 1:
+        return None
+    return _Read(lines[0], tuple(sorted(reader.counts.items())), raw.find(lines[0].text.encode()))
+
+
+def _place(lines: list[bytes], values: list[object]) -> tuple[bool, slice | None]:
+    """Where in all of the lines these values stand; False when they do not stand in one place."""
+    if all(value is None for value in values):
+        return True, None
+    texts = [str(value).encode() for value in values]
+    start = lines[0].find(texts[0])
+    while start >= 0:
+        place = slice(start, start + len(texts[0]))
+        if all(line[place] == text for line, text in zip(lines, texts, strict=True)):
+            return True, place
+        start = lines[0].find(texts[0], start + 1)
+    return False, None
+
+
+def _shift(lines: list[bytes], read: list[_Read]) -> Callable[[tuple[int, int]], slice] | None:
+    """How a place in the message becomes one in the physical line."""
+    base = read[0].base
+    if not all(
+        one.base == base and line[base:].startswith(one.line.text.encode("ascii", "replace"))
+        for line, one in zip(lines, read, strict=True)
+    ):
+        return None
+    return lambda span: slice(base + span[0], base + span[1])
+
+
+def _bounds(
+    pattern: Pattern, texts: list[str], shift: Callable[[tuple[int, int]], slice]
+) -> tuple[Bound, ...] | None:
+    """Of a rule for windows what its numbers must be; None when only reading a line tells."""
+    if pattern.when is not None or pattern.needs or not (pattern.at_least or pattern.at_most):
+        return None
+    found = [compiled(pattern.regex).search(text, timeout=TIMEOUT_S) for text in texts]
+    bounds = []
+    for name in {*pattern.at_least, *pattern.at_most}:
+        places = {one.span(name) if one and name in one.groupdict() else None for one in found}
+        place = places.pop()
+        if places:
+            return None
+        where: slice | float | None = None
+        if place is not None and place[0] >= 0:
+            where = shift(place)
+        elif name in pattern.facts:
+            where = float(pattern.facts[name])
+        elif name != statistics.PER_REQUEST:
+            return None
+        bounds.append(
+            Bound(where, pattern.at_least.get(name, -inf), pattern.at_most.get(name, inf))
+        )
+    return tuple(bounds)
