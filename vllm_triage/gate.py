@@ -1,6 +1,6 @@
 """The plain-text gate: which patterns can match a text at all."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
 from typing import Generic, NamedTuple, TypeVar
@@ -11,6 +11,8 @@ from vllm_triage.rules import Pattern
 
 T = TypeVar("T")
 
+_GRAM = 4
+_PIECE = 65_536
 _MIN_ANCHOR = 4
 # What servers print all day: a text that stands in it tells little.
 _ORDINARY = """
@@ -33,11 +35,20 @@ class _Entry(NamedTuple, Generic[T]):
     number: int | None
 
 
+class _Word(NamedTuple, Generic[T]):
+    """A word and the items that hang on it; `place` is its place in the order."""
+
+    place: int
+    word: str
+    entries: list[_Entry[T]]
+
+
 class Gate(Generic[T]):
     """Finds the items of whose words all, and of whose `any_of` words one, stand in a text.
 
     Each item hangs on its longest word, which is looked for first and once for all items
-    that share it; one that has no word but `any_of` hangs on each of those.
+    that share it; one that has no word but `any_of` hangs on each of those. Words are found
+    by their rarest four characters, so that a text is searched once and not for each word.
     """
 
     def __init__(self, items: Iterable[tuple[tuple[str, ...], tuple[str, ...], T]]) -> None:
@@ -50,22 +61,47 @@ class Gate(Generic[T]):
             longest = max(words, key=len)
             rest = tuple(word for word in words if word != longest)
             groups[longest].append(_Entry(rest, any_of, item, None))
-        self._groups = tuple((word, tuple(group)) for word, group in sorted(groups.items()))
+        self._short: list[_Word[T]] = []
+        self._by_gram: defaultdict[str, list[_Word[T]]] = defaultdict(list)
+        usual = Counter(gram for word in groups for gram in set(_grams(word)))
+        for place, (word, entries) in enumerate(sorted(groups.items())):
+            item_word = _Word(place, word, entries)
+            if len(word) < _GRAM:
+                self._short.append(item_word)
+            else:
+                rarest = min(_grams(word), key=lambda gram: (gram in _ORDINARY, usual[gram], gram))
+                self._by_gram[rarest].append(item_word)
 
     def candidates(self, text: str) -> Iterator[T]:
         """Give the items that a text may match, each once."""
+        words = self._words(text)
+        if not words:
+            return
         given: set[int] = set()
-        for word, group in self._groups:
-            if word in text:
-                for rest, any_of, item, number in group:
-                    if number is not None:
-                        if number in given:
-                            continue
-                        given.add(number)
-                    if all(other in text for other in rest) and (
-                        not any_of or any(other in text for other in any_of)
-                    ):
-                        yield item
+        for _, _, group in sorted(words):
+            for rest, any_of, item, number in group:
+                if number is not None:
+                    if number in given:
+                        continue
+                    given.add(number)
+                if all(other in text for other in rest) and (
+                    not any_of or any(other in text for other in any_of)
+                ):
+                    yield item
+
+    def _words(self, text: str) -> list[_Word[T]]:
+        """The words that stand in a text."""
+        found = [item for item in self._short if item.word in text]
+        grams: set[str] = set()
+        for start in range(0, len(text), _PIECE):
+            grams |= self._by_gram.keys() & _grams(text[start : start + _PIECE + _GRAM - 1])
+        for gram in grams:
+            found += [item for item in self._by_gram[gram] if item.word in text]
+        return found
+
+
+def _grams(text: str) -> set[str]:
+    return {text[start : start + _GRAM] for start in range(len(text) - _GRAM + 1)}
 
 
 def anchors(catalogue: Catalogue, level: Level = Level.ERROR) -> tuple[str, ...]:
