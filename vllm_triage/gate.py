@@ -1,10 +1,29 @@
 """The plain-text gate: which patterns can match a text at all."""
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from heapq import heapify, heappop, heappush
 from typing import Generic, NamedTuple, TypeVar
 
+from vllm_triage.catalogue import Catalogue
+from vllm_triage.kinds import Level
+from vllm_triage.rules import Pattern
+
 T = TypeVar("T")
+
+_GRAM = 4
+_PIECE = 65_536
+_MIN_ANCHOR = 4
+# What servers print all day: a text that stands in it tells little.
+_ORDINARY = """
+(APIServer pid=1) INFO:     10.0.0.1:40000 - "POST /v1/chat/completions HTTP/1.1" 200 OK
+(APIServer pid=1) INFO 01-01 00:00:00 [loggers.py:127] Engine 000: Avg prompt throughput: 10.0 tokens/s,
+ Avg generation throughput: 10.0 tokens/s, Running: 1 reqs, Waiting: 0 reqs, GPU KV cache usage: 1.0%, Prefix cache hit rate: 0.0%
+INFO 01-01 00:00:00 [logger.py:39] Received request chatcmpl-1: prompt: 'What is the time?',
+ params: SamplingParams(n=1, temperature=1.0, max_tokens=10), prompt_token_ids: None, lora_request: None
+(EngineCore_DP0 pid=2) INFO 01-01 00:00:00 [gpu_model_runner.py:2338] Starting to load model org/name...
+(Worker_TP0 pid=3) WARNING 01-01 00:00:00 [config.py:1] The device has no such support; using the default with this model
+"""
 
 
 class _Entry(NamedTuple, Generic[T]):
@@ -16,11 +35,20 @@ class _Entry(NamedTuple, Generic[T]):
     number: int | None
 
 
+class _Word(NamedTuple, Generic[T]):
+    """A word and the items that hang on it; `place` is its place in the order."""
+
+    place: int
+    word: str
+    entries: list[_Entry[T]]
+
+
 class Gate(Generic[T]):
     """Finds the items of whose words all, and of whose `any_of` words one, stand in a text.
 
     Each item hangs on its longest word, which is looked for first and once for all items
-    that share it; one that has no word but `any_of` hangs on each of those.
+    that share it; one that has no word but `any_of` hangs on each of those. Words are found
+    by their rarest four characters, so that a text is searched once and not for each word.
     """
 
     def __init__(self, items: Iterable[tuple[tuple[str, ...], tuple[str, ...], T]]) -> None:
@@ -33,19 +61,111 @@ class Gate(Generic[T]):
             longest = max(words, key=len)
             rest = tuple(word for word in words if word != longest)
             groups[longest].append(_Entry(rest, any_of, item, None))
-        self._groups = tuple((word, tuple(group)) for word, group in sorted(groups.items()))
+        self._short: list[_Word[T]] = []
+        self._by_gram: defaultdict[str, list[_Word[T]]] = defaultdict(list)
+        usual = Counter(gram for word in groups for gram in set(_grams(word)))
+        for place, (word, entries) in enumerate(sorted(groups.items())):
+            item_word = _Word(place, word, entries)
+            if len(word) < _GRAM:
+                self._short.append(item_word)
+            else:
+                rarest = min(_grams(word), key=lambda gram: (gram in _ORDINARY, usual[gram], gram))
+                self._by_gram[rarest].append(item_word)
 
     def candidates(self, text: str) -> Iterator[T]:
         """Give the items that a text may match, each once."""
+        words = self._words(text)
+        if not words:
+            return
         given: set[int] = set()
-        for word, group in self._groups:
-            if word in text:
-                for rest, any_of, item, number in group:
-                    if number is not None:
-                        if number in given:
-                            continue
-                        given.add(number)
-                    if all(other in text for other in rest) and (
-                        not any_of or any(other in text for other in any_of)
-                    ):
-                        yield item
+        for _, _, group in sorted(words):
+            for rest, any_of, item, number in group:
+                if number is not None:
+                    if number in given:
+                        continue
+                    given.add(number)
+                if all(other in text for other in rest) and (
+                    not any_of or any(other in text for other in any_of)
+                ):
+                    yield item
+
+    def _words(self, text: str) -> list[_Word[T]]:
+        """The words that stand in a text."""
+        found = [item for item in self._short if item.word in text]
+        grams: set[str] = set()
+        for start in range(0, len(text), _PIECE):
+            grams |= self._by_gram.keys() & _grams(text[start : start + _PIECE + _GRAM - 1])
+        for gram in grams:
+            found += [item for item in self._by_gram[gram] if item.word in text]
+        return found
+
+
+def _grams(text: str) -> set[str]:
+    return {text[start : start + _GRAM] for start in range(len(text) - _GRAM + 1)}
+
+
+def anchors(catalogue: Catalogue, level: Level = Level.ERROR) -> tuple[str, ...]:
+    """Few plain texts, sorted: every log event of this level that a pattern matches holds one.
+
+    A line without level counts as an error. Each stands on one line, except where a terminal
+    has wrapped an exception's message. Greedy, so not the fewest there are; what healthy
+    servers print all day is avoided where a pattern has anything else.
+    """
+    units = [
+        unit
+        for rule in catalogue.rules.values()
+        for pattern in rule.pattern
+        if pattern.level.rank <= level.rank and pattern.origin not in ("access", "statistics")
+        for unit in _units(pattern)
+    ]
+    return tuple(sorted(_chosen(_covers(units))))
+
+
+def _units(pattern: Pattern) -> list[tuple[str, ...]]:
+    """Of each of these groups a matching event holds: all texts, or one group's at least.
+
+    A group of keywords stands alone; of alternatives each is a group of its own.
+    """
+    ways = [[pattern.keywords]] if pattern.keywords else []
+    ways += [[(word,) for word in words] for words in (pattern.any_of, pattern.exception) if words]
+    return min(ways, key=lambda way: (sum(min(map(_cost, unit)) for unit in way), len(way)))
+
+
+def _covers(units: list[tuple[str, ...]]) -> Mapping[str, set[int]]:
+    """Of each text that may become an anchor, the groups that imply it."""
+    words: defaultdict[str, set[int]] = defaultdict(set)
+    for number, unit in enumerate(units):
+        for word in unit:
+            words[word].add(number)
+    covers: dict[str, set[int]] = {word: set() for word in words}
+    for word in words:
+        covers.update({part: set() for part in word.split() if len(part) >= _MIN_ANCHOR})
+    for word, numbers in words.items():
+        for start in range(len(word)):
+            for end in range(start + 1, len(word) + 1):
+                found = covers.get(word[start:end])
+                if found is not None:
+                    found |= numbers
+    return covers
+
+
+def _chosen(covers: Mapping[str, set[int]]) -> list[str]:
+    """Take what covers most of the groups that are left, until none is."""
+    left = set().union(*covers.values())
+    chosen = []
+    queue = [(-len(found) / _cost(text), text) for text, found in covers.items()]
+    heapify(queue)
+    while left:
+        _, text = heappop(queue)
+        # What a text covers only shrinks: it is the best one if it still is with its true count.
+        score = -len(covers[text] & left) / _cost(text)
+        if queue and (score, text) > queue[0]:
+            heappush(queue, (score, text))
+            continue
+        chosen.append(text)
+        left -= covers[text]
+    return chosen
+
+
+def _cost(text: str) -> int:
+    return 20 if len(text) < _MIN_ANCHOR or text in _ORDINARY else 1

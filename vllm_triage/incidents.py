@@ -8,12 +8,12 @@ from vllm_triage.arguments import number
 from vllm_triage.catalogue import Catalogue
 from vllm_triage.causes import order
 from vllm_triage.commands import suggested_command
+from vllm_triage.conditions import satisfies
 from vllm_triage.envelopes import without_escapes
 from vllm_triage.facts import AnyFacts, build
 from vllm_triage.fixes import render_steps, render_verify
 from vllm_triage.groups import Group
 from vllm_triage.kinds import Confidence, Kind, Phase
-from vllm_triage.matches import satisfies
 from vllm_triage.memory import budget
 from vllm_triage.model import Evidence, FixStep, Incident, MemoryBudget
 from vllm_triage.rules import Variant

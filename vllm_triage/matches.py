@@ -2,15 +2,15 @@
 
 import logging
 from collections import OrderedDict
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from functools import cache, cached_property
 from typing import NamedTuple
 
 import regex
 
 from vllm_triage.catalogue import Catalogue
+from vllm_triage.conditions import accepts, in_bounds, raised_so, satisfies
 from vllm_triage.events import Event
 from vllm_triage.gate import Gate
 from vllm_triage.kinds import Confidence, Kind, Level, Phase, Role, Severity
@@ -18,11 +18,15 @@ from vllm_triage.lines import Line, Origin
 from vllm_triage.phases import phase_of, quantized_by
 from vllm_triage.rules import Pattern, Rule
 from vllm_triage.run import Run
+from vllm_triage.tracebacks import Frame
 
 TIMEOUT_S = 1.0
 _LOG = logging.getLogger(__name__)
 _MAX_TEXT = 262_144
 _MAX_STREAKS = 1024
+# Texts that are said again, as by each rank of a server that is started again and again.
+_MAX_SAID = 512
+_MAX_SAID_TEXT = 4096
 
 
 class Recogniser(NamedTuple):
@@ -75,6 +79,34 @@ class Unknown(NamedTuple):
     position: int
 
 
+class _Found(NamedTuple):
+    """What a pattern's regex found in a text."""
+
+    fields: dict[str, str | float | None]
+    start: int
+    bounded: int
+    """Where the last of the numbers that have bounds stands, -1 for none."""
+
+
+@dataclass(slots=True)
+class _Candidate:
+    """A pattern that may match an event, and what its regex found, once it was tried."""
+
+    recogniser: Recogniser
+    is_tried: bool = False
+    found: _Found | None = None
+
+
+class _Moment(NamedTuple):
+    """What the server was doing, and with which quantization, when an event was said."""
+
+    phase: Phase | None
+    quantization: str | None
+
+
+_Key = tuple[str, Level, str | None, tuple[Frame, ...]]
+
+
 @cache
 def compiled(text: str) -> regex.Pattern[str]:
     """Compile a pattern's regex once, on first use."""
@@ -88,6 +120,8 @@ class Matcher:
     catalogue: Catalogue
     timed_out: set[str] = field(default_factory=set)
     """Patterns that took too long once; they are skipped."""
+    _said: dict[_Key, list[_Candidate]] = field(default_factory=dict)
+    """Of events that may be said again the patterns that may match."""
     _streaks: OrderedDict[tuple[object, ...], dict[str, list[Match]]] = field(
         default_factory=OrderedDict
     )
@@ -95,26 +129,17 @@ class Matcher:
 
     def another(self) -> "Matcher":
         """A matcher with the same patterns for another input."""
-        other = Matcher(self.catalogue, self.timed_out)
-        other.__dict__["_gates"] = self._gates
+        other = Matcher(self.catalogue, self.timed_out, self._said)
+        other.__dict__["_gate"] = self._gate
         return other
 
     @cached_property
-    def _gates(self) -> dict[tuple[Level, Origin], Gate[Recogniser]]:
-        every = [
-            Recogniser(kind, rule, pattern)
+    def _gate(self) -> Gate[Recogniser]:
+        return Gate(
+            (pattern.keywords, pattern.any_of, Recogniser(kind, rule, pattern))
             for kind, rule in self.catalogue.rules.items()
             for pattern in rule.pattern
-        ]
-        return {
-            (level, origin): Gate(
-                (item.pattern.keywords, item.pattern.any_of, item)
-                for item in every
-                if item.pattern.level.rank <= level.rank and _accepts(item.pattern, origin)
-            )
-            for level in Level
-            for origin in (Origin.LOG, Origin.ACCESS, Origin.STATISTICS)
-        }
+        )
 
     def find(self, event: Event, run: Run, position: int) -> Match | None:
         """Give the one match of an event: cause before symptom, more conditions before fewer."""
@@ -136,12 +161,7 @@ class Matcher:
     def _best(self, level: Level, event: Event, run: Run, position: int) -> Match | None:
         best: Match | None = None
         best_rank: tuple[int, int, int, int] | None = None
-        for item in self._gates[level, event.origin].candidates(event.text):
-            if item.id in self.timed_out:
-                continue
-            match = self._try(item, event, run, position)
-            if match is None:
-                continue
+        for match in self._matches(level, event, run, position):
             rank = _rank(match)
             if best_rank is None or rank > best_rank:
                 best, best_rank = match, rank
@@ -152,22 +172,53 @@ class Matcher:
         level = event.level or Level.ERROR
         if event.origin in (Origin.ACCESS, Origin.STATISTICS):
             level = Level.ERROR
-        found = (
-            self._try(item, event, run, 0)
-            for item in self._gates[level, event.origin].candidates(event.text)
-        )
-        return sorted((match for match in found if match is not None), key=_rank, reverse=True)
+        return sorted(self._matches(level, event, run, 0), key=_rank, reverse=True)
 
-    def _try(self, item: Recogniser, event: Event, run: Run, position: int) -> Match | None:
+    def _matches(self, level: Level, event: Event, run: Run, position: int) -> Iterator[Match]:
+        candidates = self._candidates(level, event)
+        if not candidates:
+            return
+        moment = _moment(event, run)
+        for candidate in candidates:
+            item = candidate.recogniser
+            if item.id in self.timed_out or not _fits(item.pattern, moment, run):
+                continue
+            if not candidate.is_tried:
+                candidate.found = self._search(item, event)
+                candidate.is_tried = True
+            if candidate.found is None:
+                self._break(item, event)
+                continue
+            match = _match(item, candidate.found, event, run, moment, position)
+            if not in_bounds(item.pattern, match.fields):
+                self._break(item, event)
+                continue
+            whole = self._times(item, event, match)
+            if whole is not None:
+                yield whole
+
+    def _candidates(self, level: Level, event: Event) -> list[_Candidate]:
+        """The patterns that may match; remembered where the same may be said again."""
+        if event.origin is not Origin.LOG or len(event.text) > _MAX_SAID_TEXT:
+            return self._new_candidates(level, event)
+        key = (event.text, level, event.exception, event.frames)
+        found = self._said.get(key)
+        if found is None:
+            found = self._new_candidates(level, event)
+            if len(self._said) >= _MAX_SAID:
+                self._said.clear()
+            self._said[key] = found
+        return found
+
+    def _new_candidates(self, level: Level, event: Event) -> list[_Candidate]:
+        return [
+            _Candidate(item)
+            for item in self._gate.candidates(event.text)
+            if accepts(item.pattern, level, event.origin) and raised_so(item.pattern, event)
+        ]
+
+    def _search(self, item: Recogniser, event: Event) -> _Found | None:
         pattern = item.pattern
-        if not _conditions(pattern, event):
-            return None
-        phase = phase_of(event.frames, event.first.place) or event.first.phase or run.phase
-        if pattern.when is not None and phase is not None and phase is not pattern.when:
-            return None
-        quantization = run.quantization or quantized_by(event.frames)
-        if not _needs(pattern.needs, run, quantization):
-            return None
         try:
             found = compiled(pattern.regex).search(event.text[:_MAX_TEXT], timeout=TIMEOUT_S)
         except TimeoutError:
@@ -179,34 +230,13 @@ class Matcher:
             )
             return None
         if found is None:
-            self._break(item, event)
             return None
-        fields: dict[str, str | float | None] = {
-            **dict(event.observed),
-            **pattern.facts,
-            **{name: value for name, value in found.groupdict().items() if value is not None},
-        }
+        groups = found.groupdict()
         bounded = [
-            found.start(name)
-            for name in (*pattern.at_least, *pattern.at_most)
-            if name in found.groupdict()
+            found.start(name) for name in (*pattern.at_least, *pattern.at_most) if name in groups
         ]
-        # In a benchmark's table the row that is out of bounds states the fault, not the title.
-        start = max(bounded, default=-1) if len(event.lines) > 1 else -1
-        match = Match(
-            item,
-            event,
-            event.line_at(start if start >= 0 else found.start()),
-            fields,
-            run,
-            phase,
-            quantization,
-            position,
-        )
-        if not _in_bounds(pattern, fields):
-            self._break(item, event)
-            return None
-        return self._times(item, event, match)
+        captured = {name: value for name, value in groups.items() if value is not None}
+        return _Found({**pattern.facts, **captured}, found.start(), max(bounded, default=-1))
 
     def _break(self, item: Recogniser, event: Event) -> None:
         if item.pattern.times > 1 and event.origin is Origin.STATISTICS:
@@ -252,59 +282,25 @@ class Matcher:
         )
 
 
-def satisfies(needs: tuple[str, ...], run: Run, quantization: str | None) -> bool:
-    """Tell whether a run shows all the facts that a pattern or variant needs."""
-    return _needs(needs, run, quantization)
+def _moment(event: Event, run: Run) -> _Moment:
+    phase = phase_of(event.frames, event.first.place) or event.first.phase or run.phase
+    return _Moment(phase, run.quantization or quantized_by(event.frames))
 
 
-def _accepts(pattern: Pattern, origin: Origin) -> bool:
-    wanted = "log" if pattern.origin == "kernel" else pattern.origin
-    return wanted in ("any", origin.value)
-
-
-def _conditions(pattern: Pattern, event: Event) -> bool:
-    if pattern.exception:
-        name = (event.exception or "").rpartition(".")[2]
-        if name not in pattern.exception:
-            return False
-    if pattern.raised_in and not (
-        event.frames and _frame_matches(pattern.raised_in, *event.frames[-1][::2])
-    ):
+def _fits(pattern: Pattern, moment: _Moment, run: Run) -> bool:
+    if pattern.when is not None and moment.phase not in (None, pattern.when):
         return False
-    return not pattern.frames or any(
-        _frame_matches(pattern.frames, file, function) for file, _, function in event.frames
-    )
+    return satisfies(pattern.needs, run, moment.quantization)
 
 
-def _frame_matches(globs: tuple[str, ...], file: str, function: str) -> bool:
-    for glob in globs:
-        path, colon, name = glob.partition(":")
-        if fnmatchcase(file, path) and (not colon or fnmatchcase(function, name)):
-            return True
-    return False
-
-
-def _needs(needs: tuple[str, ...], run: Run, quantization: str | None) -> bool:
-    for name in needs:
-        if name == "quantization":
-            if quantization is None:
-                return False
-        elif not run.arguments.get(name.replace("-", "_")):
-            return False
-    return True
-
-
-def _in_bounds(pattern: Pattern, fields: dict[str, str | float | None]) -> bool:
-    for bounds, is_least in ((pattern.at_least, True), (pattern.at_most, False)):
-        for name, bound in bounds.items():
-            value = fields.get(name)
-            try:
-                number = float(str(value).replace(",", ""))
-            except ValueError:
-                return False
-            if (number < bound) if is_least else (number > bound):
-                return False
-    return True
+def _match(
+    item: Recogniser, found: _Found, event: Event, run: Run, moment: _Moment, position: int
+) -> Match:
+    # In a benchmark's table the row that is out of bounds states the fault, not the title.
+    start = found.bounded if found.bounded >= 0 and len(event.lines) > 1 else found.start
+    fields = {**dict(event.observed), **found.fields}
+    line = event.line_at(start)
+    return Match(item, event, line, fields, run, moment.phase, moment.quantization, position)
 
 
 _ROLE_RANK = {Role.CAUSE: 2, Role.SYMPTOM: 1, Role.CONSEQUENCE: 0}

@@ -1,5 +1,7 @@
 """Phases: what the server was doing, told from the functions of a traceback."""
 
+from functools import lru_cache
+
 import regex
 
 from vllm_triage.kinds import Phase
@@ -135,6 +137,7 @@ _QUANTIZED_PATH = regex.compile(
 _QUANTIZED_FUNCTION = regex.compile(r"(?:awq|gptq|marlin|exl|aqlm|nvfp4|mxfp4|w8a8|w4a16)_")
 
 
+@lru_cache(maxsize=256)
 def phase_of(frames: tuple[tuple[str, int, str], ...], place: str | None) -> Phase | None:
     """Tell from a traceback's functions, else from the printing module, what the server did."""
     functions = {frame[2] for frame in frames}
@@ -157,6 +160,7 @@ def in_engine(frames: tuple[tuple[str, int, str], ...], place: str | None) -> bo
     )
 
 
+@lru_cache(maxsize=256)
 def quantized_by(frames: tuple[tuple[str, int, str], ...]) -> str | None:
     """The quantization code that a traceback passes through, by its file's or function's name."""
     for file, _, function in reversed(frames):

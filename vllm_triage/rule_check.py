@@ -7,6 +7,7 @@ import regex
 
 from vllm_triage import command_check, templates
 from vllm_triage.catalogue import Catalogue, files, load, read
+from vllm_triage.conditions import satisfies
 from vllm_triage.derived import NAMES as DERIVED
 from vllm_triage.envelopes import Unwrapper
 from vllm_triage.errors import RuleError
@@ -14,7 +15,7 @@ from vllm_triage.events import Assembler, Event
 from vllm_triage.facts import FAMILIES, build, seconds_field
 from vllm_triage.kinds import Kind, Phase
 from vllm_triage.lines import parse
-from vllm_triage.matches import Match, Matcher, compiled, satisfies
+from vllm_triage.matches import Match, Matcher, compiled
 from vllm_triage.phases import phase_of
 from vllm_triage.rules import Extension, Fix, Form, Pattern, Rule, Topic
 from vllm_triage.run import Run

@@ -1,0 +1,65 @@
+"""Conditions: what a pattern asks of an event and its run besides its words."""
+
+from fnmatch import fnmatchcase
+from functools import lru_cache
+
+from vllm_triage.events import Event
+from vllm_triage.kinds import Level
+from vllm_triage.lines import Origin
+from vllm_triage.rules import Pattern
+from vllm_triage.run import Run
+
+
+def accepts(pattern: Pattern, level: Level, origin: Origin) -> bool:
+    """Tell whether a pattern looks at lines of this level and sort at all."""
+    wanted = "log" if pattern.origin == "kernel" else pattern.origin
+    return pattern.level.rank <= level.rank and wanted in ("any", origin.value)
+
+
+def raised_so(pattern: Pattern, event: Event) -> bool:
+    """Tell whether an event's exception and frames are those that a pattern asks for."""
+    if pattern.exception:
+        name = (event.exception or "").rpartition(".")[2]
+        if name not in pattern.exception:
+            return False
+    if pattern.raised_in and not (
+        event.frames and _frame_matches(pattern.raised_in, *event.frames[-1][::2])
+    ):
+        return False
+    return not pattern.frames or any(
+        _frame_matches(pattern.frames, file, function) for file, _, function in event.frames
+    )
+
+
+@lru_cache(maxsize=4096)
+def _frame_matches(globs: tuple[str, ...], file: str, function: str) -> bool:
+    for glob in globs:
+        path, colon, name = glob.partition(":")
+        if fnmatchcase(file, path) and (not colon or fnmatchcase(function, name)):
+            return True
+    return False
+
+
+def satisfies(needs: tuple[str, ...], run: Run, quantization: str | None) -> bool:
+    """Tell whether a run shows all the facts that a pattern or variant needs."""
+    for name in needs:
+        if name == "quantization":
+            if quantization is None:
+                return False
+        elif not run.arguments.get(name.replace("-", "_")):
+            return False
+    return True
+
+
+def in_bounds(pattern: Pattern, fields: dict[str, str | float | None]) -> bool:
+    """Tell whether the captured numbers are within a pattern's bounds."""
+    for bounds, is_least in ((pattern.at_least, True), (pattern.at_most, False)):
+        for name, bound in bounds.items():
+            value = fields.get(name)
+            try:
+                number = float(str(value).replace(",", ""))
+            except ValueError:
+                return False
+            if (number < bound) if is_least else (number > bound):
+                return False
+    return True
