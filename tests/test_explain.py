@@ -6,7 +6,7 @@ import regex
 from tests.test_cli import run
 from vllm_triage.catalogue import Catalogue, load
 from vllm_triage.kinds import Kind
-from vllm_triage.reports import explain
+from vllm_triage.reports.explain import explain
 
 # What a step must say in an old and in a new release, thought out from the releases' flags.
 DIFFERENT: list[tuple[str, str, str, str, str]] = [

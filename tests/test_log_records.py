@@ -8,8 +8,8 @@ import pytest
 from tests.conftest import FIXTURES
 from vllm_triage import Report, Scanner, triage
 from vllm_triage.model import Update
-from vllm_triage.reports import Context, ecs, otel
-from vllm_triage.reports.records import unix_nano
+from vllm_triage.reports import ecs, otel
+from vllm_triage.reports.records import Context, unix_nano
 
 LOG = FIXTURES / "oom" / "kv-cache-too-small.log"
 # 2026-03-01T12:00:00.5Z

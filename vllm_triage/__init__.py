@@ -7,13 +7,24 @@ from vllm_triage import triage
         print(report.root.title, report.root.evidence[0].text)
 """
 
-from vllm_triage.errors import RuleError, SourceError, TriageError
-from vllm_triage.facts import AnyFacts
-from vllm_triage.kinds import Confidence, Kind, Phase, Risk, Role, Severity
-from vllm_triage.model import Evidence, FixStep, Incident, MemoryBudget, Report, RunInfo, Source
-from vllm_triage.pipeline import triage
-from vllm_triage.scanner import Scanner
-from vllm_triage.versions import __version__
+import typing
+
+if typing.TYPE_CHECKING:
+    from vllm_triage.errors import RuleError, SourceError, TriageError
+    from vllm_triage.facts import AnyFacts
+    from vllm_triage.kinds import Confidence, Kind, Phase, Risk, Role, Severity
+    from vllm_triage.model import (
+        Evidence,
+        FixStep,
+        Incident,
+        MemoryBudget,
+        Report,
+        RunInfo,
+        Source,
+    )
+    from vllm_triage.pipeline import triage
+    from vllm_triage.scanner import Scanner
+    from vllm_triage.versions import __version__
 
 __all__ = [
     "AnyFacts",
@@ -37,3 +48,35 @@ __all__ = [
     "__version__",
     "triage",
 ]
+
+_HOMES = {
+    "errors": ("RuleError", "SourceError", "TriageError"),
+    "facts": ("AnyFacts",),
+    "kinds": ("Confidence", "Kind", "Phase", "Risk", "Role", "Severity"),
+    "model": (
+        "Evidence", "FixStep", "Incident", "MemoryBudget", "Report", "RunInfo", "Source",
+    ),
+    "pipeline": ("triage",),
+    "scanner": ("Scanner",),
+    "versions": ("__version__",),
+}  # fmt: skip
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+
+
+if not typing.TYPE_CHECKING:
+    # A checker that saw this would take any name for a public one.
+
+    def __getattr__(name: str) -> object:
+        """Import a public name when it is first asked for."""
+        if name not in _HOME:
+            message = f"module {__name__!r} has no attribute {name!r}"
+            raise AttributeError(message)
+        from importlib import import_module
+
+        value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -4,17 +4,17 @@ import ast
 import json
 from collections.abc import Mapping
 
-import regex
+from vllm_triage.expressions import expression
 
 Value = str | int | float | bool | list[str] | None
 
 
-_CONFIG_FIELD = regex.compile(r"(?:^|[ ,])(\w+)=('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[\w.+-]+)")
-_PAIR = regex.compile(
+_CONFIG_FIELD = expression(r"(?:^|[ ,])(\w+)=('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[\w.+-]+)")
+_PAIR = expression(
     r"'?\b(\w+)'?(?:=|: )('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\[[^\[\]{}]*\]|-?\d[\w.+-]*|True|False|None)"
 )
-_NESTED = regex.compile(r"'\w+': \{[^{}]*(?:\{[^{}]*\}[^{}]*)*\},?")
-_ITEM = regex.compile(r"'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"|([\w.+-]+)")
+_NESTED = expression(r"'\w+': \{[^{}]*(?:\{[^{}]*\}[^{}]*)*\},?")
+_ITEM = expression(r"'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"|([\w.+-]+)")
 
 
 def value_of(text: str) -> Value:

@@ -7,20 +7,13 @@ import click
 
 from vllm_triage import versions
 from vllm_triage.catalogue import load
+from vllm_triage.cli_options import HELP, rules_option
 from vllm_triage.model import Report
-from vllm_triage.reports import explain, kinds, kinds_page
+from vllm_triage.reports.explain import explain
+from vllm_triage.reports.kinds import kinds, kinds_page
 from vllm_triage.rule_check import check
 
 _FAILED = 2
-_HELP = {"help_option_names": ["-h", "--help"]}
-
-rules_option = click.option(
-    "--rules",
-    "rules",
-    metavar="FOLDER",
-    multiple=True,
-    help="Add or replace rules from AREA/KIND.toml files.",
-)
 
 
 def _names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -29,7 +22,7 @@ def _names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
     return [name for name in names if name.startswith(incomplete)]
 
 
-@click.command("explain", context_settings=_HELP)
+@click.command("explain", context_settings=HELP)
 @click.argument("name", metavar="KIND|TOPIC", shell_complete=_names)
 @click.option(
     "--vllm",
@@ -48,7 +41,7 @@ def explain_command(name: str, vllm: tuple[str, ...], rules: tuple[str, ...]) ->
     return 0
 
 
-@click.command("kinds", context_settings=_HELP)
+@click.command("kinds", context_settings=HELP)
 @click.option(
     "--format",
     "-f",
@@ -64,7 +57,7 @@ def kinds_command(form: str, rules: tuple[str, ...]) -> int:
     return 0
 
 
-@click.command("check-rules", context_settings=_HELP)
+@click.command("check-rules", context_settings=HELP)
 @click.argument("folder", required=False, type=click.Path(path_type=Path))
 def check_rules_command(folder: Path | None) -> int:
     """Check rule files: hits, misses, templates, linear time."""
@@ -76,7 +69,7 @@ def check_rules_command(folder: Path | None) -> int:
     return _FAILED if problems else 0
 
 
-@click.command("schema", context_settings=_HELP)
+@click.command("schema", context_settings=HELP)
 def schema_command() -> int:
     """Print the JSON Schema of --format json."""
     click.echo(json.dumps(Report.model_json_schema(), indent=2))

@@ -11,7 +11,8 @@ import click
 from vllm_triage.loop import Loop
 from vllm_triage.metrics import MetricsFile
 from vllm_triage.model import Update
-from vllm_triage.reports import LINES, Context
+from vllm_triage.reports import LINES
+from vllm_triage.reports.records import Context
 from vllm_triage.scanner import Scanner
 from vllm_triage.sinks import FileSink, to_stderr
 from vllm_triage.stream import Filter, Protocol

@@ -17,8 +17,9 @@ from vllm_triage.kinds import Severity
 from vllm_triage.loop import wakeup
 from vllm_triage.metrics import MetricsFile
 from vllm_triage.model import Update
-from vllm_triage.reports import LINES, Context
+from vllm_triage.reports import LINES
 from vllm_triage.reports.brief import Brief
+from vllm_triage.reports.records import Context
 from vllm_triage.scanner import Scanner
 from vllm_triage.watch import Watch
 

@@ -2,18 +2,17 @@
 
 from collections.abc import Iterator, Mapping
 
-import regex
-
 from vllm_triage import flags, templates
 from vllm_triage.echoes import long_name
+from vllm_triage.expressions import expression
 
 # What a shell would start: the server, a benchmark, or the image, whose arguments are the server's.
-_STARTED = regex.compile(
+_STARTED = expression(
     r"\bvllm (?P<command>serve|bench (?:throughput|latency|serve))(?= )|\bvllm/vllm-openai[\w.:-]*(?= )"
     r"|-m vllm\.entrypoints\.openai\.api_server(?= )"
 )
-_END = regex.compile(r"[|;&#]| -- ")
-_WORD = regex.compile(r"'[^']*'|\S+")
+_END = expression(r"[|;&#]| -- ")
+_WORD = expression(r"'[^']*'|\S+")
 _ALWAYS = ("--help", "--model")
 _STAND_IN = "\x00"
 

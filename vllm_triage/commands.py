@@ -3,22 +3,21 @@
 import shlex
 from collections.abc import Mapping, Sequence
 
-import regex
-
 from vllm_triage import flags as known_flags
 from vllm_triage.arguments import Value
 from vllm_triage.echoes import SERVER_MODULE, Echo, long_name, shell
+from vllm_triage.expressions import expression
 from vllm_triage.redact import REDACTED
 from vllm_triage.run import Run
 from vllm_triage.tables import table
 from vllm_triage.versions import parse
 
 # One command, without comments, variables, other commands and line ends.
-_PLAIN = regex.compile(r"[^#$;|&<>`\n]+")
+_PLAIN = expression(r"[^#$;|&<>`\n]+")
 _SECRETS = ("api_key", "hf_token", "ssl_keyfile_password")
 _NO_FLAGS = ("model", "model_tag", "subparser", "disable_log_config_file")
 # HF_TOKEN, --env=WANDB_API_KEY, --hf-token; never --max-num-batched-tokens or --tokenizer.
-_SECRET_NAME = regex.compile(r"(?i)(?:_|-|^)(?:token|key|secret|password)$")
+_SECRET_NAME = expression(r"(?i)(?:_|-|^)(?:token|key|secret|password)$")
 
 
 def suggested_command(run: Run | None, change: Mapping[str, str]) -> str | None:

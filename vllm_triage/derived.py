@@ -5,10 +5,9 @@ import shlex
 from collections.abc import Mapping
 from signal import Signals
 
-import regex
-
 from vllm_triage import flags
 from vllm_triage.arguments import number
+from vllm_triage.expressions import expression
 from vllm_triage.run import Run
 from vllm_triage.tables import table
 from vllm_triage.versions import holds, parse
@@ -21,15 +20,15 @@ NAMES = (
     "refused_flag", "refused", "replacement", "replacement_why", "dropped_flag", "dropped_why", "flag_came_with",
 )  # fmt: skip
 
-_FOLDER = regex.compile(r"(?:/|\.{1,2}/|~|[A-Za-z]:\\)")
-_HUB_ID = regex.compile(r"[\w.-]{1,96}(?:/[\w.-]{1,96})?")
-PLAIN = regex.compile(r"[\w./:@+=,%-]{1,300}")
+_FOLDER = expression(r"(?:/|\.{1,2}/|~|[A-Za-z]:\\)")
+_HUB_ID = expression(r"[\w.-]{1,96}(?:/[\w.-]{1,96})?")
+PLAIN = expression(r"[\w./:@+=,%-]{1,300}")
 """What a shell takes as one plain word."""
-_PCI = regex.compile(r"(?:[\da-fA-F]{4,8}:)?[\da-fA-F]{2}:[\da-fA-F]{2}")
-_LONG_FLAG = regex.compile(r"--?[A-Za-z][\w-]{0,80}")
-_CHOICE = regex.compile(r"[\w.+-]+")
+_PCI = expression(r"(?:[\da-fA-F]{4,8}:)?[\da-fA-F]{2}:[\da-fA-F]{2}")
+_LONG_FLAG = expression(r"--?[A-Za-z][\w-]{0,80}")
+_CHOICE = expression(r"[\w.+-]+")
 # torch 2.7.1+cu128, vLLM 0.8.5+cu121.
-_BUILT_FOR = regex.compile(r"\+cu(\d\d)(\d)\b")
+_BUILT_FOR = expression(r"\+cu(\d\d)(\d)\b")
 _MAX_SIGNAL = 64
 _SIGNAL_STATUS = 128
 

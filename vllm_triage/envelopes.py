@@ -6,9 +6,8 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-import regex
-
 from vllm_triage import json_records
+from vllm_triage.expressions import expression
 from vllm_triage.journal import Entry, Export
 from vllm_triage.margins import Margin
 
@@ -17,44 +16,40 @@ _MAX_PARTIALS = 64
 _MAX_PARTS = 2_000
 _MAX_DEPTH = 4
 
-_ANSI = regex.compile(
+_ANSI = expression(
     r"(?:\x1b|\\x1b|\\u001b|\\033|#033|\^\[)(?:\[[0-9;:?<=>]{0,40}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,300}(?:\x07|\x1b\\|$)|[@-Z\\-_])"
 )
-_LOST_ESCAPE = regex.compile(r"\[\d{1,3}(?:;\d{1,3}){0,4}m")
+_LOST_ESCAPE = expression(r"\[\d{1,3}(?:;\d{1,3}){0,4}m")
 _ISO = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
-_CRI = regex.compile(rf"({_ISO}) (stdout|stderr) ([FP])(?: |$)")
-_STAMP = regex.compile(rf"({_ISO})(?: |$)")
-_HOST_PROGRAM = regex.compile(r"[\w.-]{1,80} ([\w./-]{1,60}(?:\[\d+\])?): ?")
-_STDERR = regex.compile(
+_CRI = expression(rf"({_ISO}) (stdout|stderr) ([FP])(?: |$)")
+_STAMP = expression(rf"({_ISO})(?: |$)")
+_HOST_PROGRAM = expression(r"[\w.-]{1,80} ([\w./-]{1,60}(?:\[\d+\])?): ?")
+_STDERR = expression(
     r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d+)?) \| (?:DEBUG|INFO|WARNING|ERROR|CRITICAL) +\| (stderr|stdout) \| ?"
 )
-_SYSLOG = regex.compile(
+_SYSLOG = expression(
     r"(?:<\d{1,3}>)?([A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) ([\w.:-]{1,80}) ([\w./-]{1,60}(?:\[\d+\])?): ?"
 )
-_SYSLOG_5424 = regex.compile(
+_SYSLOG_5424 = expression(
     r"<\d{1,3}>1 (\S{1,64}) (\S{1,255}) (\S{1,64}) (\S{1,128}) \S{1,64} (?:-|(?:\[[^\]]{0,1000}\])+) ?(?:\ufeff)?"
 )
-_KUBECTL = regex.compile(r"\[(?:pod|container)/([^\]\s]{1,200})\] ?")
-_COMPOSE = regex.compile(r"([a-z0-9][\w.-]{0,80}) +\| ?")
-_STERN = regex.compile(
-    r"([a-z0-9][a-z0-9.-]{0,80}-(?:[a-z0-9]{5}|\d{1,3})) ([a-z][a-z0-9-]{0,40}) "
-)
-_CLOUD = regex.compile(rf"[A-Z]{{4,9}} ({_ISO}) \[resource\.labels\.[^\]]{{0,200}}\] ")
-_LAUNCHER = regex.compile(
-    r"\[([a-z][\w-]{0,30})\] (?=\(|INFO |ERROR |WARNING |DEBUG |Traceback|  )"
-)
-_TAG = regex.compile(r"\[([a-z][\w-]{0,30})\] ")
-_ENTITY = regex.compile(r"&(?:quot|lt|gt|amp|#x?\d{2,3});")
-_LOGFMT = regex.compile(
+_KUBECTL = expression(r"\[(?:pod|container)/([^\]\s]{1,200})\] ?")
+_COMPOSE = expression(r"([a-z0-9][\w.-]{0,80}) +\| ?")
+_STERN = expression(r"([a-z0-9][a-z0-9.-]{0,80}-(?:[a-z0-9]{5}|\d{1,3})) ([a-z][a-z0-9-]{0,40}) ")
+_CLOUD = expression(rf"[A-Z]{{4,9}} ({_ISO}) \[resource\.labels\.[^\]]{{0,200}}\] ")
+_LAUNCHER = expression(r"\[([a-z][\w-]{0,30})\] (?=\(|INFO |ERROR |WARNING |DEBUG |Traceback|  )")
+_TAG = expression(r"\[([a-z][\w-]{0,30})\] ")
+_ENTITY = expression(r"&(?:quot|lt|gt|amp|#x?\d{2,3});")
+_LOGFMT = expression(
     r"""(?:[\w.@-]{1,40}=(?:"(?:[^"\\]|\\.)*+"|[^\s"]*+) )*?(?:msg|message|log)=("(?:[^"\\]|\\.)*+")"""
 )
-_PRETTY = regex.compile(
+_PRETTY = expression(
     r"""\s{1,40}"(?:message|msg|log|text|MESSAGE|line)": ("(?:[^"\\]|\\.)*+"),?\s*$"""
 )
-_GREP = regex.compile(r"\d{1,9}:(?=[^\d\s])")
-_TALOS = regex.compile(r"[\d.]{7,15}: kern: +\w+: \[(\S{10,40})\]: ")
-_PIPE = regex.compile(r" {1,8}\| ")
-_FRAME_EDGE = regex.compile(r"^[│┃║] ?|\s*[│┃║]$")
+_GREP = expression(r"\d{1,9}:(?=[^\d\s])")
+_TALOS = expression(r"[\d.]{7,15}: kern: +\w+: \[(\S{10,40})\]: ")
+_PIPE = expression(r" {1,8}\| ")
+_FRAME_EDGE = expression(r"^[│┃║] ?|\s*[│┃║]$")
 
 _DOCKER_SPLIT = 16_384
 

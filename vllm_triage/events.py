@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-import regex
-
+from vllm_triage.expressions import expression
 from vllm_triage.kinds import Level
 from vllm_triage.lines import Line, Origin
 from vllm_triage.statistics import Benchmark, Windows
@@ -29,7 +28,7 @@ MAX_HELD = 16_777_216
 _MAX_SOURCE = 12
 
 # Text that another program prints at once, never the rest of an exception's message.
-_SELF_STANDING = regex.compile(
+_SELF_STANDING = expression(
     r"(?:Killed|Out of memory: |oom-kill|\w*kernel: |NVRM: |nvidia-\w+|curl: \(|(?:[\w./ -]{0,60}: )?error: |make(?:\[\d+\])?: "
     r"|Process \S+:$|Exception ignored in|Segmentation fault|Aborted|Bus error|Illegal instruction|Fatal Python error"
     r"|terminate called|slurmstepd: |srun: |!!!!!!!|The above exception|During handling|INFO|WARNING|ERROR|DEBUG"

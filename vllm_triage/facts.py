@@ -7,8 +7,9 @@ A field that the log does not state is None and left out of the JSON.
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-import regex
 from pydantic import BaseModel, ConfigDict, Field
+
+from vllm_triage.expressions import expression
 
 _UNITS = {
     "": 1,
@@ -28,9 +29,9 @@ _UNITS = {
     "tib": 1024**4,
 }
 _MAX_SIZE = 1024.0**7
-_SIZE = regex.compile(r"\s*(-?\d[\d,]*(?:\.\d+)?)\s*([KMGTkmgt]?i?[Bb]?(?:ytes)?)\s*$")
-_FRACTION = regex.compile(r"-?\d+\.\d+")
-_NUMBER = regex.compile(r"-?\d[\d,_]*(?:\.\d+)?")
+_SIZE = expression(r"\s*(-?\d[\d,]*(?:\.\d+)?)\s*([KMGTkmgt]?i?[Bb]?(?:ytes)?)\s*$")
+_FRACTION = expression(r"-?\d+\.\d+")
+_NUMBER = expression(r"-?\d[\d,_]*(?:\.\d+)?")
 
 
 class Facts(BaseModel):

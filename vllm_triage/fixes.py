@@ -5,13 +5,12 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeVar
 
-import regex
-
 from vllm_triage import templates, versions
 from vllm_triage.arguments import Value
 from vllm_triage.commands import flags_of, is_before_command
 from vllm_triage.derived import PLAIN, QUOTED
 from vllm_triage.echoes import SERVER_MODULE
+from vllm_triage.expressions import expression
 from vllm_triage.model import FixStep
 from vllm_triage.rules import Fix, Form, Rule, Verify
 from vllm_triage.ruling import Proposal, is_so, permits, ruled_out, states
@@ -20,9 +19,9 @@ from vllm_triage.versions import holds, span
 Values = Mapping[str, str]
 _ByRelease = TypeVar("_ByRelease", Form, Verify)
 
-_SERVE = regex.compile(r"\bvllm serve (?:(?=-)|(\S+))")
+_SERVE = expression(r"\bvllm serve (?:(?=-)|(\S+))")
 # A name that the user must choose, DRAFT_MODEL or NAME; never a value that vLLM spells so.
-_STAND_IN = regex.compile(
+_STAND_IN = expression(
     r"(?<![\w./-])(?!(?:FLASHINFER|TRITON_ATTN|XFORMERS|DEBUG)\b)[A-Z]{2,}(?:[_/][A-Z]+)*(?![\w./-])"
 )
 

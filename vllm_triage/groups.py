@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-import regex
-
 from vllm_triage.events import Event
+from vllm_triage.expressions import expression
 from vllm_triage.kinds import Confidence, Kind, Level, Phase, Role, Severity
 from vllm_triage.lines import Line
 from vllm_triage.matches import Match, Recogniser, Unknown
@@ -15,7 +14,7 @@ from vllm_triage.run import Run
 MAX_EVIDENCE = 6
 MAX_PROCESSES = 256
 _MAX_LINE = 4096
-_CLOCK = regex.compile(r"(?:\d{4}-)?(\d\d)-(\d\d)[T ](\d\d:\d\d:\d\d(?:[.,]\d+)?)")
+_CLOCK = expression(r"(?:\d{4}-)?(\d\d)-(\d\d)[T ](\d\d:\d\d:\d\d(?:[.,]\d+)?)")
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ the value's length in 8 bytes, the value, LF (https://systemd.io/JOURNAL_EXPORT_
 from collections.abc import Mapping
 from typing import NamedTuple
 
-import regex
+from vllm_triage.expressions import expression
 
 _MAX_ROWS = 2_000
 _MAX_SIZE = 1_048_576
@@ -23,9 +23,9 @@ _KEPT = frozenset(
         "_HOSTNAME",
     )
 )
-_NAME = regex.compile(r"[A-Z_][A-Z0-9_]{0,63}")
+_NAME = expression(r"[A-Z_][A-Z0-9_]{0,63}")
 # A message may have rows such as NCCL_DEBUG=INFO: after one only the journal's own names are names.
-_OWN = regex.compile(
+_OWN = expression(
     r"(?:_[A-Z0-9_]{1,63}|(?:SYSLOG|CODE|CONTAINER|IMAGE|JOB)_[A-Z0-9_]{1,56}"
     r"|PRIORITY|MESSAGE_ID|TID|UNIT|USER_UNIT|INVOCATION_ID)(?:=|$)"
 )

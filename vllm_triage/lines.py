@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import regex
 
+from vllm_triage.expressions import expression
 from vllm_triage.kinds import Level, Phase
 
 
@@ -71,47 +72,47 @@ _LEVELS = {
     "F": Level.ERROR,
 }
 
-_PROCESS = regex.compile(
+_PROCESS = expression(
     r"\((?P<name>[A-Za-z_][\w.:-]*)?(?: (?:rank=(?P<rank>\d+)|(?P<part>[A-Z]+\d+(?:_[A-Z]+\d+)*)))?"
     r"(?:,? ?pid=(?P<pid>\d+))?(?:, ip=[\w.:]+)?\)\s?"
 )
-_RANK = regex.compile(r"\[(?:rank|default)(?P<rank>\d+)\]:?\s?")
+_RANK = expression(r"\[(?:rank|default)(?P<rank>\d+)\]:?\s?")
 # vLLM's own formatter, every release; 0.31 puts the process in front of the level.
-_VLLM = regex.compile(
+_VLLM = expression(
     r"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) (?P<time>\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?) "
     r"\[?(?P<place>[\w./<>+-]+:\d+)\](?: |$)"
 )
-_VLLM_UNDATED = regex.compile(r"(?P<level>DEBUG|INFO|WARNING|ERROR) +\[(?P<place>[\w./]+:\d+)\] ")
-_UVICORN = regex.compile(r"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL):\s{1,9}(?=\S)")
-_TORCH_CPP = regex.compile(
+_VLLM_UNDATED = expression(r"(?P<level>DEBUG|INFO|WARNING|ERROR) +\[(?P<place>[\w./]+:\d+)\] ")
+_UVICORN = expression(r"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL):\s{1,9}(?=\S)")
+_TORCH_CPP = expression(
     r"\[(?P<level>[DIWEF])(?:\d{3,4})?(?: (?P<time>\d\d:\d\d:\d\d[\d.]*))? (?P<place>[\w./]+\.(?:cpp|cc|h|cu):\d+)\] "
 )
-_TORCH_PYTHON = regex.compile(
+_TORCH_PYTHON = expression(
     r"(?:\[[\w:,]+\]:)?(?P<level>[DIWEF])\d{4} (?P<time>\d\d:\d\d:\d\d[\d.]*) +\d+ (?P<place>[\w./-]+:\d+)\] "
 )
-_RAY = regex.compile(
+_RAY = expression(
     r"(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d+)\s+(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) (?P<place>[\w.]+:\d+) -- "
 )
-_RAY_CPP = regex.compile(
+_RAY_CPP = expression(
     r"\[(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d+) (?P<level>[DIWEC]) \d+ \d+\] (?:\(\w+\) )?(?P<place>[\w.]+:\d+): "
 )
-_LOGURU = regex.compile(
+_LOGURU = expression(
     r"(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[.,]\d+) ?\| ?(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL|SUCCESS|TRACE)\s*\| ?(?P<place>[\w.:<>-]+) - "
 )
-_DASHED = regex.compile(
+_DASHED = expression(
     r"(?:\[[\w-]+\] )?(?P<time>\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[.,\d]*Z?) - (?:(?P<place>[\w.]+) - )?(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) - "
 )
-_NAMED = regex.compile(
+_NAMED = expression(
     r"\[?(?P<time>\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[.,\d]*(?:Z|[+-]\d\d:?\d\d)?)\]?,? +(?:(?P<place>[a-z_][\w.]*) +)?(?:\d+ +)?"
     r"\[?(?P<level>DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL)\]?(?! \d\d-\d\d \d\d:)\s*:?\s?(?:\[address=[\w.:, =-]+\] )?(?:\[[\w:. -]+\] )?"
 )
-_BRACKETS = regex.compile(
+_BRACKETS = expression(
     r"\[(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[.,\d]*)\](?:\[\w+\])?\[(?P<level>[DIWEC])\] "
 )
-_NCCL = regex.compile(
+_NCCL = expression(
     r"(?:\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\] )?[\w.-]+:(?P<pid>\d+):\d+ \[(?P<gpu>-?\d+)\] (?P<text>(?:\S+ )?NCCL (?P<level>INFO|WARN|TRACE)\b)"
 )
-_TIMED = regex.compile(
+_TIMED = expression(
     r"(?:\[(?P<time>\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[.,\d]*)\]|(?P<time>\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[.,\d]*(?:Z|[+-]\d\d:?\d\d)?))[ \t]"
 )
 
@@ -123,23 +124,23 @@ _BY_FIRST: dict[str, tuple[regex.Pattern[str], ...]] = {
     **dict.fromkeys("12", (_RAY, _LOGURU, _DASHED, _NAMED, _TIMED)),
 }
 
-_ACCESS = regex.compile(
+_ACCESS = expression(
     r"""[\w.:\[\]-]+ - (?:\S+ \[[^\]"]{10,40}\] )?"[A-Z]+ \S+ HTTP/[\d.]+" \d{3}\b"""
 )
 # What a client sent, quoted by an error about it: never evidence.
-_CONTENT = regex.compile(
+_CONTENT = expression(
     r"""(['"]content['"]: ?)(?:'(?:[^'\\]|\\.)*+(?:'|$)|"(?:[^"\\]|\\.)*+(?:"|$))"""
 )
 REQUESTS = ("Received request ", "Generated response ", "Added request ", "Request log")
-_STATISTICS = regex.compile(r"(?:Engine \d+: |\d+ Engines Aggregated: )?Avg prompt throughput: ")
-_GLUED = regex.compile(
+_STATISTICS = expression(r"(?:Engine \d+: |\d+ Engines Aggregated: )?Avg prompt throughput: ")
+_GLUED = expression(
     r"(?:it/s|s/it|toks/s|\?it/s)[^\[\]]{0,40}\](?=(?:DEBUG|INFO|WARNING|ERROR) \d\d-\d\d )"
 )
 _MAX_PARTS = 2000
 # The margin of an exception group's parts, and the rules between them.
-_GROUP = regex.compile(r" {1,80}(?:\|(?: |$)|\+ (?=Exception Group)|\+-[-+]*(?: \d+ -+)?$)")
-_RANK_IN_NAME = regex.compile(r"(?:_|^|Worker[-_])(?:TP)?(\d+)$")
-_IN_MESSAGE = regex.compile(r"\[(?:PG [^\]]{0,60})?Rank (\d+)\]")
+_GROUP = expression(r" {1,80}(?:\|(?: |$)|\+ (?=Exception Group)|\+-[-+]*(?: \d+ -+)?$)")
+_RANK_IN_NAME = expression(r"(?:_|^|Worker[-_])(?:TP)?(\d+)$")
+_IN_MESSAGE = expression(r"\[(?:PG [^\]]{0,60})?Rank (\d+)\]")
 
 
 def _cut(text: str) -> _Cut | None:

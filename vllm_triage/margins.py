@@ -2,14 +2,16 @@
 
 import regex
 
+from vllm_triage.expressions import expression
+
 # What vLLM's own formatter prints, with the process that newer releases put in front.
-_KNOWN = regex.compile(
+_KNOWN = expression(
     r"(?:\([A-Za-z_][\w.]*(?: \S{1,40})? pid=\d+\) )?(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) "
     r"\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? \[?[\w./]+:\d+\]"
 )
 # Prefixes that are read further on: they name the process or the time.
-_READ_LATER = regex.compile(r"\(|\[(?:rank|default)\d|\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[.,\d]*")
-_VARYING = regex.compile(r"[\w.@-]*\d[\w.@-]*")
+_READ_LATER = expression(r"\(|\[(?:rank|default)\d|\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[.,\d]*")
+_VARYING = expression(r"[\w.@-]*\d[\w.@-]*")
 _MAX_WIDTH = 200
 _MAX_SEARCH = 400
 

@@ -1,9 +1,11 @@
 """Memory: what each worker of a run says of its GPU's memory, and the budget of one of them."""
 
 from collections.abc import Mapping
+from functools import cache
 
 import regex
 
+from vllm_triage.expressions import expression
 from vllm_triage.facts import AnyFacts, OomFacts
 from vllm_triage.model import MemoryBudget
 
@@ -14,62 +16,61 @@ _MAX_BYTES = 1024**5
 _OWN_CONTEXT_BYTES = 1024**3
 _SIGNED = ("kv_cache",)
 
-_NAME = regex.compile(r"<(\w+)>")
+_NAME = expression(r"<(\w+)>")
 
 
-def _wording(text: str) -> regex.Pattern[str]:
+@cache
+def _wording(start: str, rest: str) -> regex.Pattern[str]:
     """A regex in which `<name>` stands for a number."""
+    text = regex.escape(start, special_only=True) + rest
     return regex.compile(_NAME.sub(r"(?P<\1>-?\\d{1,9}(?:\\.\\d{1,9})?)", text))
 
 
 # By the words with which a message begins, as vLLM 0.2.7 to 0.33 print them; numbers in GiB,
 # though the oldest say GB.
-_WORDINGS: tuple[tuple[str, regex.Pattern[str]], ...] = tuple(
-    (start, _wording(regex.escape(start, special_only=True) + rest))
-    for start, rest in (
-        ("Loading model weights took ", "<weights> Gi?B"),
-        ("Model loading took ", "<weights> Gi?B"),
-        (
-            "Memory profiling results: total_gpu_memory=",
-            "<total>GiB initial_memory_usage=<initial>GiB peak_torch_memory=<peak>GiB"
-            "(?: memory_usage_post_profile=[^ ]{1,20})? non_torch_memory=<non_torch>GiB"
-            " kv_cache_size=<kv_cache>GiB gpu_memory_utilization=<utilization>",
-        ),
-        (
-            "the current vLLM instance can use total_gpu_memory (",
-            r"<total>GiB\) x gpu_memory_utilization \(<utilization>\) = <desired>GiB",
-        ),
-        (
-            "model weights take ",
-            "<weights>GiB; non_torch_memory takes <non_torch>GiB; PyTorch activation peak memory"
-            " takes <activations>GiB; the rest of the memory reserved for KV Cache is <kv_cache>GiB",
-        ),
-        ("Available KV cache memory: ", "<kv_cache> GiB"),
-        ("Estimated CUDA graph memory: ", "<cuda_graphs> GiB"),
-        ("CUDA graph pool memory: ", r"<cuda_graphs> GiB \(actual\)"),
-        ("Graph capturing finished in ", r"\d{1,9} secs, took <cuda_graphs> GiB"),
-        (
-            "Free memory on device ",
-            r"(?:[^\s(]\S{0,40} )?\(<initial_free>/<total> GiB\) on startup\."
-            r" Desired GPU memory utilization is \(<utilization>, <desired> GiB\)\."
-            r"(?: Actual usage is (?:<weights> GiB for weight|<consumed> GiB for consumed memory[^,]{0,40}),"
-            r" <activations> GiB for peak activation,"
-            r"(?: <non_torch> GiB for non-torch memory,)? and <cuda_graphs> GiB for CUDAGraph memory"
-            r"(?:[^\n]{0,400}? Current kv cache memory in use is <kv_cache> GiB)?)?",
-        ),
-        (
-            "Initial free memory: ",
-            r"<initial_free> GiB; Requested memory: <utilization> \(util\), <desired> GiB",
-        ),
-        (
-            "Initial free memory: ",
-            "<initial_free> GiB, free memory: [^ ]{1,20} GiB, requested GPU memory: <desired> GiB",
-        ),
-        (
-            "Initial free memory ",
-            "<initial_free> GiB, reserved <kv_cache> ?GiB memory for KV Cache",
-        ),
-    )
+_WORDINGS: tuple[tuple[str, str], ...] = (
+    ("Loading model weights took ", "<weights> Gi?B"),
+    ("Model loading took ", "<weights> Gi?B"),
+    (
+        "Memory profiling results: total_gpu_memory=",
+        "<total>GiB initial_memory_usage=<initial>GiB peak_torch_memory=<peak>GiB"
+        "(?: memory_usage_post_profile=[^ ]{1,20})? non_torch_memory=<non_torch>GiB"
+        " kv_cache_size=<kv_cache>GiB gpu_memory_utilization=<utilization>",
+    ),
+    (
+        "the current vLLM instance can use total_gpu_memory (",
+        r"<total>GiB\) x gpu_memory_utilization \(<utilization>\) = <desired>GiB",
+    ),
+    (
+        "model weights take ",
+        "<weights>GiB; non_torch_memory takes <non_torch>GiB; PyTorch activation peak memory"
+        " takes <activations>GiB; the rest of the memory reserved for KV Cache is <kv_cache>GiB",
+    ),
+    ("Available KV cache memory: ", "<kv_cache> GiB"),
+    ("Estimated CUDA graph memory: ", "<cuda_graphs> GiB"),
+    ("CUDA graph pool memory: ", r"<cuda_graphs> GiB \(actual\)"),
+    ("Graph capturing finished in ", r"\d{1,9} secs, took <cuda_graphs> GiB"),
+    (
+        "Free memory on device ",
+        r"(?:[^\s(]\S{0,40} )?\(<initial_free>/<total> GiB\) on startup\."
+        r" Desired GPU memory utilization is \(<utilization>, <desired> GiB\)\."
+        r"(?: Actual usage is (?:<weights> GiB for weight|<consumed> GiB for consumed memory[^,]{0,40}),"
+        r" <activations> GiB for peak activation,"
+        r"(?: <non_torch> GiB for non-torch memory,)? and <cuda_graphs> GiB for CUDAGraph memory"
+        r"(?:[^\n]{0,400}? Current kv cache memory in use is <kv_cache> GiB)?)?",
+    ),
+    (
+        "Initial free memory: ",
+        r"<initial_free> GiB; Requested memory: <utilization> \(util\), <desired> GiB",
+    ),
+    (
+        "Initial free memory: ",
+        "<initial_free> GiB, free memory: [^ ]{1,20} GiB, requested GPU memory: <desired> GiB",
+    ),
+    (
+        "Initial free memory ",
+        "<initial_free> GiB, reserved <kv_cache> ?GiB memory for KV Cache",
+    ),
 )
 _STARTS = tuple({start for start, _ in _WORDINGS})
 
@@ -84,8 +85,8 @@ def measured(text: str) -> dict[str, float]:
     """
     if not text.startswith(_STARTS):
         return {}
-    for start, wording in _WORDINGS:
-        found = wording.match(text) if text.startswith(start) else None
+    for start, rest in _WORDINGS:
+        found = _wording(start, rest).match(text) if text.startswith(start) else None
         if found is None:
             continue
         out: dict[str, float] = {}

@@ -2,11 +2,10 @@
 
 from functools import lru_cache
 
-import regex
-
+from vllm_triage.expressions import expression
 from vllm_triage.kinds import Phase
 
-_SERVING_PLACES = regex.compile(
+_SERVING_PLACES = expression(
     r"(?:async_llm_engine|async_llm|serving\w*|metrics|loggers|dump_input)\.py:"
 )
 
@@ -131,10 +130,10 @@ _ENGINE_FILES = (
     "vllm/model_executor/",
     "vllm/distributed/",
 )
-_QUANTIZED_PATH = regex.compile(
+_QUANTIZED_PATH = expression(
     r"/quantization/(?!kv_cache)|(?:awq|gptq|marlin|bitsandbytes|gguf|modelopt|compressed_tensors|fp8_utils|cutlass_w8a8)[\w]*\.py"
 )
-_QUANTIZED_FUNCTION = regex.compile(r"(?:awq|gptq|marlin|exl|aqlm|nvfp4|mxfp4|w8a8|w4a16)_")
+_QUANTIZED_FUNCTION = expression(r"(?:awq|gptq|marlin|exl|aqlm|nvfp4|mxfp4|w8a8|w4a16)_")
 
 
 @lru_cache(maxsize=256)

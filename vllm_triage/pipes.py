@@ -6,9 +6,8 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 
-import regex
-
 from vllm_triage.errors import SourceError
+from vllm_triage.expressions import expression
 from vllm_triage.follow import Piece
 from vllm_triage.reports.records import unix_nano
 from vllm_triage.sources import MAX_LINE
@@ -20,8 +19,8 @@ _PER_POLL = 1_048_576
 _QUIET_S = 2.0
 _END_S = 2.0
 
-_JOURNAL_TIME = regex.compile(rb'"__REALTIME_TIMESTAMP"\s*:\s*"(\d{16})"')
-_TIME = regex.compile(rb"(?:\[[^\]]{1,300}\] )?(\d{4}-\d\d-\d\dT[\d:.]{8,18}(?:Z|[+-]\d\d:\d\d)) ")
+_JOURNAL_TIME = expression(rb'"__REALTIME_TIMESTAMP"\s*:\s*"(\d{16})"')
+_TIME = expression(rb"(?:\[[^\]]{1,300}\] )?(\d{4}-\d\d-\d\dT[\d:.]{8,18}(?:Z|[+-]\d\d:\d\d)) ")
 
 
 class Pipe:

@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple
 
 import regex
 
+from vllm_triage.expressions import expression
 from vllm_triage.lines import Line
 from vllm_triage.tables import folder
 from vllm_triage.tracebacks import Frame, frame
@@ -28,22 +29,22 @@ WORDS = 10
 _MAX_PLACES = 512
 _ENOUGH = 5
 _RELEASE = r"(?P<release>\d{1,3}\.\d{1,3}(?:\.\d{1,3}){0,2}(?:[.+-]?[A-Za-z][\w.+]{0,80})?)"
-_SINGLE = regex.compile(rf"v?{_RELEASE}\s*$")
-_SHOWN = regex.compile(rf"Version: {_RELEASE}\s*$")
+_SINGLE = expression(rf"v?{_RELEASE}\s*$")
+_SHOWN = expression(rf"Version: {_RELEASE}\s*$")
 # pip and conda listings, alone or in an environment dump; pip freeze.
-_LISTED = regex.compile(
+_LISTED = expression(
     rf"(?:\[(?:pip3|conda)\] )?vllm(?:-cpu)?(?:==| {{2,}}){_RELEASE}(?:\s+(?:pypi_0|pypi|/|#).*)?\s*$"
     rf"|\[conda\] vllm +{_RELEASE}\s"
     rf"|vLLM Version *: {_RELEASE}(?:@|\s|$)"
 )
 # pip's own words, an installed wheel's folder, a console script's stub.
-_INSTALLED = regex.compile(
+_INSTALLED = expression(
     rf"(?:^|[/\\\s])vllm(?:_cpu)?-{_RELEASE}(?:\.dist-info|-(?:cp|py)\d+-[\w.-]{{1,80}}\.(?:whl|egg)\b|-py[\d.]+-[\w.-]{{1,80}}\.egg\b)"
     rf"|^Successfully installed .{{0,9000}}?\bvllm-{_RELEASE}(?:\s|$)"
     rf"|\bload_entry_point\('vllm=={_RELEASE}'"
     rf"|^vllm {_RELEASE} requires \S"
 )
-_IMAGE = regex.compile(
+_IMAGE = expression(
     r"(?:^\s*(?:- )?\"?[Ii]mage\"?: *|^[0-9a-f]{12} +|Pull(?:ing|ed) (?:from |image )|pulled image |"
     r"Container image |newer image for |up to date for |find image |^.{0,40}(?:docker|podman|nerdctl) (?:run|pull) .{0,2000}?)"
     r"[\"']?(?:[\w.:-]+/){0,3}(?:vllm-openai(?:-\w+)?|vllm-cpu-release-repo):v"

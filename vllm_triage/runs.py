@@ -3,10 +3,9 @@
 from collections import OrderedDict
 from typing import NamedTuple
 
-import regex
-
 from vllm_triage.arguments import config_fields, pairs, printed_arguments
 from vllm_triage.echoes import devices
+from vllm_triage.expressions import expression
 from vllm_triage.kinds import Level, Phase
 from vllm_triage.lines import Line, Origin
 from vllm_triage.phases import READY, STARTED, STARTING, STOPPING
@@ -15,32 +14,32 @@ from vllm_triage.run import Run
 _MAX_ARGUMENTS_TEXT = 65536
 _MAX_RUNS = 4096
 _VERSION = r"(\d+\.\d+(?:\.\d+)?[\w.+-]*)"
-_BANNER = regex.compile(rf"vLLM (?:API )?server version {_VERSION}")
-_LOGO = regex.compile(rf"[█▀▄ ]+ {{1,4}}version {_VERSION}\s*$")
-_LOGO_MODEL = regex.compile(r"[█▀▄ ]+ {1,4}model {1,4}(\S.*)$")
-_ENGINE = regex.compile(
+_BANNER = expression(rf"vLLM (?:API )?server version {_VERSION}")
+_LOGO = expression(rf"[█▀▄ ]+ {{1,4}}version {_VERSION}\s*$")
+_LOGO_MODEL = expression(r"[█▀▄ ]+ {1,4}model {1,4}(\S.*)$")
+_ENGINE = expression(
     rf"Initializing an? (?:(V[01]) )?LLM engine(?: \(v{_VERSION}\))? with config: "
 )
-_DUMPED = regex.compile(rf"for (V1) LLM engine \(v{_VERSION}\) with config: ")
-_KV_TOKENS = regex.compile(r"KV cache size: ([\d,]+) tokens")
-_KV_BLOCKS = regex.compile(r"# (?:GPU|\w+) blocks: (\d+)")
-_WORLD = regex.compile(r"world size (\d+)")
-_NCCL = regex.compile(r"(?:\bnccl==|NCCL version )(\d+\.\d+(?:\.\d+)?)")
-_TORCH = regex.compile(
+_DUMPED = expression(rf"for (V1) LLM engine \(v{_VERSION}\) with config: ")
+_KV_TOKENS = expression(r"KV cache size: ([\d,]+) tokens")
+_KV_BLOCKS = expression(r"# (?:GPU|\w+) blocks: (\d+)")
+_WORLD = expression(r"world size (\d+)")
+_NCCL = expression(r"(?:\bnccl==|NCCL version )(\d+\.\d+(?:\.\d+)?)")
+_TORCH = expression(
     r"(?:\btorch(?:==| version:? )|^PyTorch version *: |^torch {2,})(\d+\.\d+\.\d+\S*)"
 )
-_OK = regex.compile(r'"(?:POST|GET) (?:/v\d+/|/generate)\S* HTTP/[\d.]+" 2\d\d')
-_POST = regex.compile(r'"POST \S+ HTTP/[\d.]+" (\d)\d\d')
+_OK = expression(r'"(?:POST|GET) (?:/v\d+/|/generate)\S* HTTP/[\d.]+" 2\d\d')
+_POST = expression(r'"POST \S+ HTTP/[\d.]+" (\d)\d\d')
 
-_VISIBLE = regex.compile(
+_VISIBLE = expression(
     r"(?:export |.{0,40}\benv: ?|- )?CUDA_VISIBLE_DEVICES[=:] ?['\"]?(\d[\d,]{0,200})['\"]?\s*$"
 )
-_LISTED_GPU = regex.compile(
+_LISTED_GPU = expression(
     r"(?:GPU models and configuration: )?GPU (\d{1,2}): (?:NVIDIA|Tesla|GeForce|Quadro|AMD)\b"
 )
 # Bootstrap : Using eth0:10.0.0.1<0>; NET/Socket : Using [0]docker0:172.17.0.1<0> [1]ens5:10.0.0.1<0>
-_INTERFACE = regex.compile(r"(?<=[\s\]])([a-z][\w.-]{1,14}):[\w.:%\[\]]{3,50}<\d+>")
-_VIRTUAL = regex.compile(r"docker|veth|virbr|br-|lo$|cni|flannel|cali|tun|tap|podman")
+_INTERFACE = expression(r"(?<=[\s\]])([a-z][\w.-]{1,14}):[\w.:%\[\]]{3,50}<\d+>")
+_VIRTUAL = expression(r"docker|veth|virbr|br-|lo$|cni|flannel|cali|tun|tap|podman")
 _ECHOES = ("vllm serve ", "openai.api_server", " run ", "args:", "command:", "entrypoint:")
 
 

@@ -4,17 +4,18 @@ from collections import OrderedDict
 
 import regex
 
+from vllm_triage.expressions import expression
 from vllm_triage.lines import Line
 
 _MAX_ENGINES = 1024
 _MAX_TABLE = 80
 _NUMBER = r"(-?[\d.]+)"
-_PROMPT = regex.compile(rf"prompt throughput: {_NUMBER}")
-_GENERATION = regex.compile(rf"generation throughput: {_NUMBER}")
-_RUNNING = regex.compile(r"Running: (\d+)")
-_WAITING = regex.compile(r"(?:Waiting|Pending): (\d+)")
-_TITLE = regex.compile(r"\s*=*\s*(?:Serving )?Benchmark Result\s*=*\s*$")
-_ROW = regex.compile(
+_PROMPT = expression(rf"prompt throughput: {_NUMBER}")
+_GENERATION = expression(rf"generation throughput: {_NUMBER}")
+_RUNNING = expression(r"Running: (\d+)")
+_WAITING = expression(r"(?:Waiting|Pending): (\d+)")
+_TITLE = expression(r"\s*=*\s*(?:Serving )?Benchmark Result\s*=*\s*$")
+_ROW = expression(
     r"\s*(?:-{3,}.*-{3,}|={3,}|[A-Z][\w .()/,%-]{2,60}:\s+-?[\d.,]+|[A-Z][\w .()/,%-]{2,60}:\s+inf)\s*$"
 )
 

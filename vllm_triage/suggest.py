@@ -6,8 +6,7 @@ None means that too little is known; `NONE_FITS` that no value would help.
 import math
 from collections.abc import Iterable
 
-import regex
-
+from vllm_triage.expressions import expression
 from vllm_triage.versions import holds
 
 _UTILIZATIONS = (0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.6, 0.5, 0.4, 0.3)
@@ -17,7 +16,7 @@ _SHARE_FOR_WEIGHTS = 0.9
 _BATCHED_TOKENS = (2048, 4096, 8192, 16384, 32768)
 
 # Worker_TP3, VllmWorker_3, Worker_PP0_TP1; never the engine cores of data parallelism.
-_WORKER = regex.compile(r"(?:_TP|VllmWorker_|VllmWorker rank=|Worker_)(\d{1,4})\b")
+_WORKER = expression(r"(?:_TP|VllmWorker_|VllmWorker rank=|Worker_)(\d{1,4})\b")
 
 NONE_FITS = ""
 

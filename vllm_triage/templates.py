@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-import regex
+from vllm_triage.expressions import expression
 
 # A sentence ends where the next one's first word follows, or a placeholder.
-_SENTENCE_END = regex.compile(r"(?<=[.!?][`\")]?)\s+(?=[\p{Lu}\d`\"'(]|$)")
-_TOKEN = regex.compile(r"\{\{|\}\}|\{([a-z_0-9]+):([^{}]*)\}|[{}]")
+_SENTENCE_END = expression(r"(?<=[.!?][`\")]?)\s+(?=[\p{Lu}\d`\"'(]|$)")
+_TOKEN = expression(r"\{\{|\}\}|\{([a-z_0-9]+):([^{}]*)\}|[{}]")
 
 
 class Placeholder(NamedTuple):

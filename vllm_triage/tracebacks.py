@@ -3,7 +3,7 @@
 from enum import Enum, auto
 from typing import NamedTuple
 
-import regex
+from vllm_triage.expressions import expression
 
 
 class Frame(NamedTuple):
@@ -31,35 +31,33 @@ HEADER = "Traceback (most recent call last)"
 _CAUSE = "The above exception was the direct cause of the following exception:"
 _CONTEXT = "During handling of the above exception, another exception occurred:"
 
-_FRAME = regex.compile(
+_FRAME = expression(
     r'\s*File "(?P<file>[^"\n]{1,500})", line (?P<line>\d+)(?:, in (?P<function>.{1,200}))?'
 )
-_RICH_FRAME = regex.compile(
+_RICH_FRAME = expression(
     r"\s*(?P<file>(?:/|[A-Z]:\\)\S{1,500}\.py)(?::(?P<line>\d+))? in (?P<function>[\w<>.]+)"
 )
-_MARKS = regex.compile(r"\s*[~^]{1,}[\s~^]*$")
-_NUMBERED = regex.compile(r"\s*(?:[-❱>]+ ?)?\d+ ")
-_FOLDED = regex.compile(
+_MARKS = expression(r"\s*[~^]{1,}[\s~^]*$")
+_NUMBERED = expression(r"\s*(?:[-❱>]+ ?)?\d+ ")
+_FOLDED = expression(
     r"\s*(?:\.\.\.<\d+ lines>\.\.\.|\[Previous line repeated \d+ more times?\]|[│└├] ?)"
 )
-_EXCEPTION = regex.compile(
+_EXCEPTION = expression(
     r"(?P<name>(?:[A-Za-z_]\w*\.)*(?:Exception|Error|[A-Za-z_]\w*"
     r"(?:Error|Exception|Exit|Interrupt|Warning|Timeout|Failure|Unavailable|Expired|Refused|Abort(?:ed)?"
     r"|OutOfResources|NotSupported|CompilerNotFound|InvalidCxxCompiler|InvalidArgument|NotFound|IsEnabled|StopIteration)))"
     r"(?:_\w+)?(?=:(?:\s|$)|\s*$)"
 )
-_DOTTED = regex.compile(r"(?P<name>[a-z_]\w*(?:\.[A-Za-z_]\w*)*\.[A-Z]\w*)(?=: |$)")
-_ANY_NAME = regex.compile(r"(?P<name>(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?=: |$)")
-_REPR = regex.compile(
+_DOTTED = expression(r"(?P<name>[a-z_]\w*(?:\.[A-Za-z_]\w*)*\.[A-Z]\w*)(?=: |$)")
+_ANY_NAME = expression(r"(?P<name>(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?=: |$)")
+_REPR = expression(
     r"(?P<name>(?:[A-Za-z_]\w{0,80}\.){0,8}[A-Za-z_]\w{0,80}(?:Error|Exception))\(['\"]"
 )
 _MAX_NAME = 400
-_RAISE = regex.compile(r"\s*raise (?P<name>[A-Za-z_][\w.]*)\((?P<rest>.*)")
-_LITERAL = regex.compile(
-    r"""[fFrR]{0,2}(?:"((?:[^"\\]|\\.){0,2000})"|'((?:[^'\\]|\\.){0,2000})')"""
-)
-_PACKAGE = regex.compile(r".*?(?:site-packages|dist-packages)/")
-_CHECKOUT = regex.compile(r".*/(?=(?:vllm|torch|transformers)/)")
+_RAISE = expression(r"\s*raise (?P<name>[A-Za-z_][\w.]*)\((?P<rest>.*)")
+_LITERAL = expression(r"""[fFrR]{0,2}(?:"((?:[^"\\]|\\.){0,2000})"|'((?:[^'\\]|\\.){0,2000})')""")
+_PACKAGE = expression(r".*?(?:site-packages|dist-packages)/")
+_CHECKOUT = expression(r".*/(?=(?:vllm|torch|transformers)/)")
 
 
 def exception_name(text: str, *, in_traceback: bool) -> str | None:

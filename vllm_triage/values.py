@@ -2,16 +2,15 @@
 
 from collections.abc import Iterable, Mapping
 
-import regex
-
 from vllm_triage import suggest
 from vllm_triage.arguments import Value, number
 from vllm_triage.derived import derived, visible_gpus
+from vllm_triage.expressions import expression
 from vllm_triage.facts import AnyFacts
 from vllm_triage.run import Run
 from vllm_triage.weights import model_weights_bytes
 
-_NO_WORD = regex.compile(r"[^\w.:/-]+")
+_NO_WORD = expression(r"[^\w.:/-]+")
 
 
 def values_of(

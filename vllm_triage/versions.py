@@ -1,11 +1,11 @@
 """vLLM release numbers compared as people read them."""
 
-import regex
+from vllm_triage.expressions import expression
 
 __version__ = "0.1.0"
 """The release of vllm-triage itself."""
 
-_NUMBER = regex.compile(r"v?(\d+)\.(\d+)(?:\.(\d+))?(?:\.?(?:post|rc|dev)(\d+))?")
+_NUMBER = expression(r"v?(\d+)\.(\d+)(?:\.(\d+))?(?:\.?(?:post|rc|dev)(\d+))?")
 
 
 def parse(text: str | None) -> tuple[int, int, int] | None:

@@ -4,16 +4,17 @@ from collections.abc import Mapping
 
 import regex
 
+from vllm_triage.expressions import expression
 from vllm_triage.tables import table
 
-_PARAMETERS = regex.compile(
+_PARAMETERS = expression(
     r"(?<![A-Za-z0-9.])(?:(\d{1,3})x)?(\d{1,4}(?:\.\d{1,3})?)(?:[bB](?![A-Za-z0-9])|(M|m)(?![A-Za-z0-9]))"
 )
-_EXPERTS = regex.compile(r"(?<![a-z0-9.])(\d{1,3}b-\d{1,4}e)(?![a-z0-9])")
-_BITS = regex.compile(
+_EXPERTS = expression(r"(?<![a-z0-9.])(\d{1,3}b-\d{1,4}e)(?![a-z0-9])")
+_BITS = expression(
     r"(?<![a-z0-9])(?:(?:int|fp|w|nvfp|mxfp)(4|8|16)(?:a\d{1,2})?|([2-8])[ _-]?bits?|bf(16))(?![a-z0-9])"
 )
-_METHOD_NAME = regex.compile(
+_METHOD_NAME = expression(
     r"(?<![a-z0-9])(awq|gptq|squeezellm|bnb|hqq|aqlm|gguf|ggml|exl2|quip)(?![a-z])"
 )
 

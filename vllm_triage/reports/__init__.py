@@ -1,30 +1,29 @@
-"""Reports: incidents rendered, one file a format."""
+"""Reports: incidents rendered, one file a format; each is imported when it is asked for."""
 
 from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from vllm_triage.model import Incident, Report
-from vllm_triage.reports import ecs, github, json, markdown, ndjson, otel, text
-from vllm_triage.reports.explain import explain
-from vllm_triage.reports.kinds import kinds, kinds_page
-from vllm_triage.reports.records import Context
+if TYPE_CHECKING:
+    from vllm_triage.model import Incident, Report
+    from vllm_triage.reports.records import Context
 
-Render = Callable[[Report], str]
 
-FORMATS: dict[str, Render] = {
-    "text": text.render,
-    "json": json.render,
-    "ndjson": ndjson.render,
-    "markdown": markdown.render,
-    "github": github.render,
-    "otel": otel.render,
-    "ecs": ecs.render,
+def _format(name: str) -> Any:
+    return import_module(f"{__name__}.{name}")
+
+
+def _render(name: str) -> "Callable[[Report], str]":
+    return lambda report: _format(name).render(report)
+
+
+FORMATS: "dict[str, Callable[[Report], str]]" = {
+    name: _render(name) for name in ("text", "json", "ndjson", "markdown", "github", "otel", "ecs")
 }
 
 # How a stream's incidents are written, one a line.
-LINES: dict[str, Callable[[Incident, Context], str]] = {
-    "ndjson": lambda incident, _: ndjson.line(incident),
-    "otel": otel.line,
-    "ecs": ecs.line,
+LINES: "dict[str, Callable[[Incident, Context], str]]" = {
+    "ndjson": lambda incident, _: _format("ndjson").line(incident),
+    "otel": lambda incident, context: _format("otel").line(incident, context),
+    "ecs": lambda incident, context: _format("ecs").line(incident, context),
 }
-
-__all__ = ["FORMATS", "LINES", "Context", "explain", "kinds", "kinds_page", "text"]

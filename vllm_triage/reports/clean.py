@@ -1,14 +1,14 @@
 """Text from logs made harmless for a terminal."""
 
-import regex
+from vllm_triage.expressions import expression
 
 # C0 and C1 controls, the marks that reverse or isolate the direction of text, the separators that
 # some terminals and viewers take for line ends, and halves of characters that no encoding holds.
-_CONTROL = regex.compile(
+_CONTROL = expression(
     r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufff9-\ufffb\ud800-\udfff]"
 )
 _BLANK = str.maketrans("\t\n\r\x0b\x0c", "     ")
-_ESCAPED = regex.compile(
+_ESCAPED = expression(
     r"[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufff9-\ufffb]"
 )
 

@@ -1,14 +1,13 @@
 """Markdown to paste into a ticket."""
 
-import regex
-
+from vllm_triage.expressions import expression
 from vllm_triage.incidents import fact_texts
 from vllm_triage.model import Evidence, FixStep, Incident, Report
 from vllm_triage.reports.budget import heading, rows
 from vllm_triage.reports.clean import clean
 
-_MARKUP = regex.compile(r"([\\`*_{}\[\]<>|#@~])")
-_BACKTICKS = regex.compile(r"`+")
+_MARKUP = expression(r"([\\`*_{}\[\]<>|#@~])")
+_BACKTICKS = expression(r"`+")
 
 
 def render(report: Report) -> str:

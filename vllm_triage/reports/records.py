@@ -6,15 +6,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import regex
-
+from vllm_triage.expressions import expression
 from vllm_triage.kinds import Severity
 from vllm_triage.model import Incident, Update
 
-_EXCEPTION = regex.compile(r"(?<![\w.])([A-Za-z_][\w.]*(?:Error|Exception|Interrupt)): +(\S.*)")
-_ISO = regex.compile(
-    r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?\d*(Z|[+-]\d\d:?\d\d)"
-)
+_EXCEPTION = expression(r"(?<![\w.])([A-Za-z_][\w.]*(?:Error|Exception|Interrupt)): +(\S.*)")
+_ISO = expression(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?\d*(Z|[+-]\d\d:?\d\d)")
 # Seconds, milliseconds, microseconds (journald) and nanoseconds since 1970, told by their length.
 _EPOCH = {10: 10**9, 13: 10**6, 16: 10**3, 19: 1}
 

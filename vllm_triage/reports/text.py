@@ -4,10 +4,9 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import regex
-
 from vllm_triage import lines, versions
 from vllm_triage.commands import has_change
+from vllm_triage.expressions import expression
 from vllm_triage.kinds import Confidence, Phase, Role, Severity
 from vllm_triage.model import Evidence, FixStep, Incident, Report, RunInfo
 from vllm_triage.reports.budget import heading, rows
@@ -19,8 +18,8 @@ _MAX_EVIDENCE = 3
 _MAX_OTHERS = 6
 _MAX_NAMES = 3
 _INDENT = "  "
-_EXCEPTION = regex.compile(r"(?<![\w.])[\w.]*(?:Error|Exception): ")
-_NUMBERED = regex.compile(r"(.*?)(\d+)")
+_EXCEPTION = expression(r"(?<![\w.])[\w.]*(?:Error|Exception): ")
+_NUMBERED = expression(r"(.*?)(\d+)")
 
 
 @dataclass(frozen=True, slots=True)

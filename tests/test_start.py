@@ -1,0 +1,64 @@
+"""What starting costs: modules are imported and regexes compiled when they are needed."""
+
+import subprocess
+import sys
+
+import pytest
+
+import vllm_triage
+from vllm_triage.expressions import Compiled, Expression, expression
+
+
+def said(code: str) -> str:
+    """What a fresh interpreter prints."""
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, check=True, text=True
+    ).stdout.strip()
+
+
+def test_importing_the_package_imports_nothing_else() -> None:
+    code = "import sys, vllm_triage; print({'regex', 'pydantic', 'click'} & {*sys.modules})"
+
+    assert said(code) == "set()"
+
+
+def test_public_names_are_listed_before_they_are_imported() -> None:
+    code = "import vllm_triage; print({*vllm_triage.__all__} <= {*dir(vllm_triage)})"
+
+    assert said(code) == "True"
+
+
+def test_a_name_that_is_not_public_is_told_as_such() -> None:
+    with pytest.raises(AttributeError, match="module 'vllm_triage' has no attribute 'triag'"):
+        _ = vllm_triage.triag  # type: ignore[attr-defined]
+
+
+def test_importing_every_module_compiles_no_regex() -> None:
+    code = """
+import pkgutil, regex
+compiled = []
+real = regex.compile
+regex.compile = lambda text, *rest, **named: compiled.append(text) or real(text, *rest, **named)
+import vllm_triage
+for module in pkgutil.walk_packages(vllm_triage.__path__, "vllm_triage."):
+    if not module.name.endswith("__main__"):
+        __import__(module.name)
+print(compiled)
+"""
+
+    assert said(code) == "[]"
+
+
+def test_an_expression_compiles_on_its_first_use_and_then_is_the_regex() -> None:
+    digits = expression(r"(?P<digits>\d+)")
+    kinds: list[type] = [type(digits)]
+
+    found = digits.search("a 12 b")
+
+    assert found is not None
+    assert found["digits"] == "12"
+    kinds.append(type(digits))
+    assert kinds == [Expression, Compiled]
+    assert digits.groupindex == {"digits": 1}
+    assert digits.sub("n", "1 2") == "n n"
+    assert expression(rb"a").match(b"ab") is not None

@@ -1,0 +1,39 @@
+"""Expressions: regexes that compile when they are first used.
+
+Compiling them all would take longer than all else of starting up, and a log has a use for few.
+"""
+
+from typing import TYPE_CHECKING, Any, AnyStr, cast
+
+if TYPE_CHECKING:
+    import regex
+
+
+class Compiled:
+    """An expression after its first use: it has what the compiled regex has."""
+
+
+class Expression(Compiled):
+    """Stands for a compiled regex until one of its attributes is asked for."""
+
+    def __init__(self, text: str | bytes, flags: int) -> None:
+        self._text: Any = text
+        self._flags = flags
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        import regex
+
+        compiled = regex.compile(self._text, self._flags)
+        for one in dir(compiled):
+            if not one.startswith("_"):
+                setattr(self, one, getattr(compiled, one))
+        # Attributes of a class that has no __getattr__ are found faster.
+        self.__class__ = Compiled  # type: ignore[assignment]  # the base, not a subclass
+        return getattr(compiled, name)
+
+
+def expression(text: AnyStr, flags: int = 0) -> "regex.Pattern[AnyStr]":
+    """A regex that is compiled when it is first used; what is wrong with it is raised then."""
+    return cast("regex.Pattern[AnyStr]", Expression(text, flags))
