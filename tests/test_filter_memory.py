@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sized
 
 import pytest
 
-from tests.bench_filter import healthy, pods, processes, restarts
+from tests.bench_logs import healthy, pods, processes, restarts
 from vllm_triage import Scanner
 from vllm_triage.events import MAX_HELD, Assembler
 from vllm_triage.stream import Filter, Protocol
