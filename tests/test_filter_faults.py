@@ -1,6 +1,7 @@
 """What can go wrong around the filter: signals, readers, disks, and what comes in."""
 
 import contextlib
+import errno
 import json
 import os
 import pty
@@ -20,6 +21,7 @@ import pytest
 from tests.conftest import FIXTURES
 from vllm_triage import Scanner
 from vllm_triage.loop import Loop
+from vllm_triage.sinks import FileSink
 from vllm_triage.stream import MAX_RECORD, Filter, Protocol
 
 LOG = (FIXTURES / "oom" / "kv-cache-too-small.log").read_bytes()
@@ -97,13 +99,16 @@ def records(data: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)], ids=["term", "int"]
+    ("number", "code"),
+    [(signal.SIGTERM, 0), (signal.SIGINT, 130), (signal.SIGHUP, 0)],
+    ids=["term", "int", "hup"],
 )
 def test_a_signal_in_the_middle_of_a_line_flushes_text(
     tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
     told = tmp_path / "told"
-    process = start("--incidents", told)
+    # Who runs the tests may ignore it.
+    process = start("--incidents", told, preexec_fn=lambda: signal.signal(number, signal.SIG_DFL))
     data = LOG.rstrip() + b"\nhalf a li"
     assert process.stdin is not None
     process.stdin.write(data)
@@ -694,3 +699,52 @@ def test_a_burst_of_a_million_lines_passes_in_little_memory(tmp_path: Path) -> N
     assert size == len(chunk) * 100 + len(LOG)
     assert memory < 150_000_000
     assert KIND in kinds(told)
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("--idle", "inf"), "'--idle': inf is not in the range 0.05<=x<=86400."),
+        (("--idle", "nan"), "'--idle': 'nan' is not a valid float."),
+        (("--key", ""), "'--key': is empty"),
+        (("--source", "pod", "--source", ""), "'--source': is empty"),
+        (("--incidents", ""), "'--incidents': is empty"),
+        (("a b.log",), "a b.log: filter reads standard input; to follow a file: vllm-triage watch 'a b.log'"),
+    ],
+)  # fmt: skip
+def test_a_wrong_option_is_said_in_one_sentence(args: tuple[str, ...], said: str) -> None:
+    done = run(*args)
+
+    assert done.returncode == 2
+    assert said in done.err.decode()
+    assert done.err.decode().endswith("(vllm-triage filter --help shows the options)\n")
+    assert done.err.count(b"\n") == 1
+
+
+@pytest.mark.parametrize("meanwhile", [b"", b'{"kind":"of another filter"}\n'])
+def test_a_torn_line_is_taken_back_unless_another_filter_has_written_since(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, meanwhile: bytes
+) -> None:
+    path = tmp_path / "told"
+    scanner = Scanner()
+    update = [*scanner.feed(OOM.decode()), *scanner.close()][-1]
+    really, calls = os.write, [0]
+
+    def full(file: int, data: bytes) -> int:
+        """The disk takes ten bytes and no more."""
+        calls[0] += 1
+        if calls[0] == 1:
+            return really(file, data[:10])
+        with path.open("ab") as other:
+            other.write(meanwhile)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    said: list[str] = []
+    sink = FileSink(path, said.append)
+    with monkeypatch.context() as patched:
+        patched.setattr("vllm_triage.sinks.os.write", full)
+        sink(update)
+    sink.close()
+
+    assert path.read_bytes() == (b'{"id":"oom' + meanwhile if meanwhile else b"")
+    assert len(said) == 1

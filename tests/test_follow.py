@@ -156,3 +156,16 @@ def test_a_folder_stands_for_its_files(tmp_path: Path) -> None:
     files.scan(3.0)
 
     assert [one.path.name for one in files.followers] == ["a.log"]
+
+
+def test_a_compressed_file_that_is_named_is_said_not_to_be_followed(path: Path) -> None:
+    packed = path.with_name("vllm.log.1.gz")
+    packed.write_bytes(b"")
+    path.write_text("")
+    said: list[str] = []
+    files = Files([str(packed), str(path)], said.append)
+
+    assert [one.path for one in files.followers] == [path]
+    assert said == [f"{packed}: is compressed and not followed; vllm-triage {packed} triages it"]
+    with pytest.raises(SourceError, match="nothing else to follow"):
+        Files([str(packed)], said.append)

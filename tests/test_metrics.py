@@ -1,5 +1,6 @@
 """The file for node_exporter's textfile collector."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -151,3 +152,21 @@ def test_the_filter_goes_on_when_the_disk_is_full(tmp_path: Path) -> None:
     assert done.stderr.count("metrics cannot be written: File too large; the log goes on") == 1
     assert rows(path) == [f'vllm_triage_build_info{{version="{__version__}"}} 1']
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_device_is_not_replaced_by_a_file(tmp_path: Path) -> None:
+    device = tmp_path / "null.prom"
+    os.mkfifo(device)
+
+    with pytest.raises(SourceError, match="cannot be written: Not a regular file"):
+        metrics(device)
+    assert device.is_fifo()
+
+
+def test_a_link_goes_on_pointing_to_its_file(tmp_path: Path) -> None:
+    link, path = tmp_path / "link.prom", tmp_path / "real.prom"
+    link.symlink_to(path.name)
+    metrics(link)(update())
+
+    assert link.is_symlink()
+    assert len(rows(path)) == 3

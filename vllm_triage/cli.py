@@ -286,7 +286,10 @@ def main(args: list[str] | None = None) -> None:
         code = main_group.main(args=args, prog_name=NAME, standalone_mode=False)
         sys.stdout.flush()
     except click.ClickException as error:
-        _complain(f"{NAME}: {error.format_message()}  ({NAME} --help shows the options)")
+        context: click.Context | None = getattr(error, "ctx", None)
+        is_own = context is None or context.info_name == _DEFAULT
+        name = NAME if is_own or context is None else context.command_path
+        _complain(f"{NAME}: {error.format_message()}  ({name} --help shows the options)")
         code = FAILED
     except TriageError as error:
         _complain(f"{NAME}: {error}")

@@ -1,10 +1,13 @@
 """The commands that attach to a running log."""
 
 import contextlib
+import math
 import os
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -21,11 +24,38 @@ _INTERRUPTED = 130
 _SIGINT = 2
 
 
+class Seconds(click.FloatRange):
+    """A time to wait, a day at most."""
+
+    def __init__(self, at_least: float) -> None:
+        super().__init__(min=at_least, max=86_400)
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Refuse what is no number, which no comparison refuses."""
+        seconds = float(super().convert(value, param, ctx))
+        if math.isnan(seconds):
+            self.fail(f"{value!r} is not a valid float.", param, ctx)
+        return seconds
+
+
+def no_empty(
+    ctx: click.Context, param: click.Parameter, value: str | tuple[str, ...]
+) -> str | tuple[str, ...]:
+    """Refuse an empty name: a variable of the caller's that is not set."""
+    if value == "" or (isinstance(value, tuple) and "" in value):
+        message = "is empty"
+        raise click.BadParameter(message, ctx, param)
+    return value
+
+
 @click.command(
     "filter",
     short_help="Pass a log on unchanged and tell its incidents beside it.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+@click.argument("logs", nargs=-1, metavar="")
 @click.option(
     "--protocol",
     type=click.Choice([protocol.value for protocol in Protocol]),
@@ -35,6 +65,7 @@ _SIGINT = 2
 )
 @click.option(
     "--incidents",
+    callback=no_empty,
     metavar="FILE|-|stderr",
     help="Write incidents there, one a line; - is standard output, between the lines.  "
     "[default: stderr; with json and rsyslog only what found no record]",
@@ -55,6 +86,7 @@ _SIGINT = 2
 )
 @click.option(
     "--key",
+    callback=no_empty,
     default="vllm_triage",
     show_default=True,
     metavar="NAME",
@@ -63,6 +95,7 @@ _SIGINT = 2
 @click.option(
     "--message-key",
     "message_keys",
+    callback=no_empty,
     multiple=True,
     metavar="KEY",
     help="The field with the printed text, a.b for a nested one.  [default: the usual ones]",
@@ -70,13 +103,14 @@ _SIGINT = 2
 @click.option(
     "--source",
     "source_keys",
+    callback=no_empty,
     multiple=True,
     metavar="KEY",
     help="A field that tells pods or hosts apart; repeat it for several.  [default: the usual ones]",
 )
 @click.option(
     "--idle",
-    type=click.FloatRange(min=0.05),
+    type=Seconds(0.05),
     default=2.0,
     show_default=True,
     metavar="SECONDS",
@@ -84,12 +118,14 @@ _SIGINT = 2
 )
 @click.option(
     "--rules",
+    callback=no_empty,
     multiple=True,
     metavar="FOLDER",
     help="Add or replace rules from AREA/KIND.toml files.",
 )
 @click.option("--no-redact", is_flag=True, help="Keep tokens, keys and passwords in incidents.")
 def filter_command(
+    logs: tuple[str, ...],
     protocol: str,
     incidents: str | None,
     form: str,
@@ -108,6 +144,9 @@ def filter_command(
     exception that states it has ended, and again, with the same id and the next revision,
     when the log shows more of it.
     """
+    if logs:
+        message = f"{logs[0]}: filter reads standard input; to follow a file: vllm-triage watch {shlex.quote(logs[0])}"
+        raise click.UsageError(message)
     spoken = Protocol(protocol)
     if incidents in ("-", "stderr") and spoken is Protocol.RSYSLOG:
         message = f"--incidents {incidents}: rsyslog reads it as its replies; name a file"

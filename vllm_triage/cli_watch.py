@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from vllm_triage import pipes
-from vllm_triage.cli_stream import nowhere, rendered, service, warn
+from vllm_triage.cli_stream import Seconds, no_empty, nowhere, rendered, service, warn
 from vllm_triage.hooks import Hook
 from vllm_triage.kinds import Severity
 from vllm_triage.loop import wakeup
@@ -31,15 +31,32 @@ _SIGINT = 2
 
 
 @click.command("watch", context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("logs", nargs=-1, metavar="[LOG]...")
+@click.argument("logs", nargs=-1, metavar="[LOG]...", callback=no_empty)
 @click.option(
-    "--journal", "units", multiple=True, metavar="UNIT", help="Follow a systemd unit's journal."
+    "--journal",
+    "units",
+    multiple=True,
+    callback=no_empty,
+    metavar="UNIT",
+    help="Follow a systemd unit's journal.",
 )
 @click.option(
-    "--docker", "containers", multiple=True, metavar="NAME", help="Follow a container's log."
+    "--docker",
+    "containers",
+    multiple=True,
+    callback=no_empty,
+    metavar="NAME",
+    help="Follow a container's log.",
 )
-@click.option("--kube", "pods", multiple=True, metavar="POD", help="Follow a pod's containers.")
-@click.option("--namespace", metavar="NAME", help="The namespace of --kube.")
+@click.option(
+    "--kube",
+    "pods",
+    multiple=True,
+    callback=no_empty,
+    metavar="POD",
+    help="Follow a pod's containers.",
+)
+@click.option("--namespace", callback=no_empty, metavar="NAME", help="The namespace of --kube.")
 @click.option("--from-start", is_flag=True, help="Tell also what the logs hold already.")
 @click.option(
     "--format",
@@ -53,6 +70,7 @@ _SIGINT = 2
 @click.option(
     "--exec",
     "command",
+    callback=no_empty,
     metavar="COMMAND",
     help="Run it once an incident, with the incident as JSON on its standard input.",
 )
@@ -66,7 +84,7 @@ _SIGINT = 2
 )
 @click.option(
     "--exec-timeout",
-    type=click.FloatRange(min=0.1),
+    type=Seconds(0.1),
     default=30.0,
     show_default=True,
     metavar="SECONDS",
@@ -80,7 +98,7 @@ _SIGINT = 2
 )
 @click.option(
     "--idle",
-    type=click.FloatRange(min=0.05),
+    type=Seconds(0.05),
     default=2.0,
     show_default=True,
     metavar="SECONDS",
@@ -88,6 +106,7 @@ _SIGINT = 2
 )
 @click.option(
     "--rules",
+    callback=no_empty,
     multiple=True,
     metavar="FOLDER",
     help="Add or replace rules from AREA/KIND.toml files.",

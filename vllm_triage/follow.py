@@ -225,8 +225,15 @@ class Files:
         self._is_full = False
         self.followers: list[Follower] = []
         for path in dict.fromkeys(Path(name) for name in names):
-            if path in self._plain:
+            if path in self._plain and path.suffix in _COMPRESSED:
+                say(
+                    f"{shown(path)}: is compressed and not followed; vllm-triage {shown(path)} triages it"
+                )
+            elif path in self._plain:
                 self._add(path, is_new=False)
+        if not (self.followers or self._patterns):
+            message = f"{shown(names[0])}: nothing else to follow; name the log that is written"
+            raise SourceError(message)
 
     def scan(self, now: float) -> None:
         """Look for new files, every two seconds at most."""

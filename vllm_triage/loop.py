@@ -25,7 +25,7 @@ class Loop:
 
     Text is written as soon as it is read; it is looked at while no more is there to read, or
     when 8 MiB wait for it. So a line never waits for the analysis, and memory is bounded.
-    SIGTERM and SIGINT end the loop as the end of input does, after what the pipe still holds.
+    SIGTERM, SIGINT and SIGHUP end the loop as the end of input does, after what the pipe still holds.
     Whatever ends it, what the lines told is told. Raises BrokenPipeError when the reader has
     gone, OSError when the output cannot be written, SourceError when the input cannot be read.
     """
@@ -142,13 +142,14 @@ class Loop:
 
 @contextlib.contextmanager
 def wakeup() -> Iterator[int]:
-    """A descriptor on which SIGTERM and SIGINT can be read while it is open."""
+    """A descriptor on which SIGTERM, SIGINT and, unless nohup ignores it, SIGHUP can be read."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     before_fd = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     before = {
         number: signal.signal(number, lambda *_: None)
-        for number in (signal.SIGTERM, signal.SIGINT)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+        if number != signal.SIGHUP or signal.getsignal(number) is signal.SIG_DFL
     }
     try:
         yield reader

@@ -1,6 +1,7 @@
 """Metrics: the incidents of a stream, counted for node_exporter's textfile collector."""
 
 import contextlib
+import errno
 import os
 import time
 from collections import OrderedDict
@@ -36,14 +37,15 @@ class MetricsFile:
     The file is replaced in one step, so a reader never sees half of it. It is readable by all,
     as node_exporter runs as a user of its own. A source beyond the first 100 counts as `other`.
     What cannot be written is warned of once, until writing works again.
-    Raises SourceError when it cannot be written at first.
+    Raises SourceError when it cannot be written at first or is no regular file.
     https://prometheus.io/docs/instrumenting/exposition_formats/
     """
 
     def __init__(
         self, path: Path, warn: Callable[[str], None], now: Callable[[], float] = time.time
     ) -> None:
-        self._path = path
+        # A link goes on pointing to its file.
+        self._path = path.resolve() if path.is_symlink() else path
         self._warn = warn
         self._now = now
         self._is_broken = False
@@ -54,6 +56,9 @@ class MetricsFile:
         if path.suffix != ".prom":
             warn(f"{path}: node_exporter reads only files that end in .prom")
         try:
+            if self._path.exists() and not self._path.is_file():
+                # It would be replaced: /dev/null, for the whole machine.
+                raise OSError(errno.EINVAL, "Not a regular file")  # noqa: TRY301
             self._write()
         except OSError as error:
             message = f"{path}: cannot be written: {error.strerror}; choose another file for --metrics-file"

@@ -79,8 +79,10 @@ class FileSink:
                 written += os.write(file, line[written:])
         except OSError:
             # A torn line would join the next one.
-            if written:
-                os.ftruncate(file, os.fstat(file).st_size - written)
+            end = os.lseek(file, 0, os.SEEK_CUR)
+            # Where another process has appended since, its line must stay.
+            if written and os.fstat(file).st_size == end:
+                os.ftruncate(file, end - written)
             raise
 
     def _open(self) -> int:
