@@ -245,7 +245,9 @@ class Matcher:
     def is_asked_for(self, line: Line) -> bool:
         """Tell whether any pattern's words are in a line, of which the level is known."""
         level = line.level or Level.ERROR
-        return any(True for _ in self._gates[level, line.origin].candidates(line.text))
+        return any(
+            accepts(item.pattern, level, line.origin) for item in self._gate.candidates(line.text)
+        )
 
     def skip_windows(self, key: tuple[object, ...], ids: Collection[str] | None) -> None:
         """End rows of statistics windows of one process: those of some patterns, or all."""
