@@ -83,6 +83,12 @@ def row(chance: random.Random, number: int) -> str:
             f"{api}WARNING {_time(number)} [protocol.py:80] The following fields were present in the request but ignored: {{'a{number % 7}'}}",
             f"{api}INFO {_time(number)} [async_llm.py:{number % 900}] Aborted request cmpl-{number}.",
             f"(Worker_TP{number % 2} pid={70 + number % 2}) WARNING {_time(number)} [custom_all_reduce.py:1] a warning",
+            f"{api}WARNING {_time(number)} [x.py:5] first\n{api}WARNING {_time(number)} [x.py:5]   second",
+            f"{api}WARNING {_time(number)} [x.py:5] first\n{api}WARNING {_time(number)} [x.py:5] Chat template rejected the request: no",
+            f"{api}INFO {_time(number)} [x.py:9] could not do it\n{api}INFO {_time(number)} [x.py:9] Traceback (most recent call last):\n"
+            f'{api}INFO {_time(number)} [x.py:9]   File "/a/b.py", line {number}, in c\n{api}INFO {_time(number)} [x.py:9] ValueError: no',
+            'Traceback (most recent call last):\n  File "/a/b.py", line 7, in c',
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.",
             "    indented rest",
             "",
             "plain words",
@@ -107,5 +113,5 @@ def traffic(seed: int, lines: int, *, wrap: str = "plain", crash: bool = True) -
         text = chance.choice(logs).read_text("utf-8", "replace").splitlines()[-400:]
         out += text
         out += [row(chance, number) for number in range(lines, lines + lines // 2)]
-    for number, line in enumerate(out):
+    for number, line in enumerate(line for row in out for line in row.split("\n")):
         yield envelope(line, number).encode() + b"\n"

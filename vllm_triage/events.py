@@ -147,6 +147,11 @@ class Assembler:
         state = self._processes.get(key)
         return [] if state is None or state.is_open else state.message
 
+    @property
+    def is_in_table(self) -> bool:
+        """Whether the last line belongs to a benchmark's table."""
+        return self._benchmark.is_open
+
     def skip_windows(self, key: tuple[object, ...], *, is_busy: bool) -> None:
         """Take windows of one engine that no rule asks for, of which the last was busy or not."""
         self._windows.skip(key, is_busy=is_busy)

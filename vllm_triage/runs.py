@@ -13,6 +13,7 @@ from vllm_triage.run import Run
 
 _MAX_ARGUMENTS_TEXT = 65536
 _MAX_RUNS = 4096
+_MANY = 16
 _VERSION = r"(\d+\.\d+(?:\.\d+)?[\w.+-]*)"
 _BANNER = expression(rf"vLLM (?:API )?server version {_VERSION}")
 _LOGO = expression(rf"[█▀▄ ]+ {{1,4}}version {_VERSION}\s*$")
@@ -40,6 +41,10 @@ _LISTED_GPU = expression(
 # Bootstrap : Using eth0:10.0.0.1<0>; NET/Socket : Using [0]docker0:172.17.0.1<0> [1]ens5:10.0.0.1<0>
 _INTERFACE = expression(r"(?<=[\s\]])([a-z][\w.-]{1,14}):[\w.:%\[\]]{3,50}<\d+>")
 _VIRTUAL = expression(r"docker|veth|virbr|br-|lo$|cni|flannel|cali|tun|tap|podman")
+# Without any of these in a record of vLLM's logger the run learns nothing from it.
+_FACTS = ("version", "rgs: ", "args:", "█", "LLM engine", " : Using ", "GPU ", "CUDA_VISIBLE_DEVICES",
+          "KV cache size: ", " blocks: ", "world size ", "orch", "ccl==", "GiB", " took ")  # fmt: skip
+_TURNS = (*READY, *STOPPING, *STARTING)
 _ECHOES = ("vllm serve ", "openai.api_server", " run ", "args:", "command:", "entrypoint:")
 
 
@@ -57,6 +62,11 @@ class Served(NamedTuple):
     """Whether an access line shows the API in use."""
     is_engine: bool
     """Whether the engine speaks of requests or of its own statistics."""
+
+
+def says_nothing(text: str) -> bool:
+    """Tell a message of vLLM's logger from which a run with a banner learns no more than the time."""
+    return not text.startswith(_TURNS) and not any(word in text for word in _FACTS)
 
 
 def service(text: str) -> tuple[bool, bool]:
@@ -79,6 +89,14 @@ class Runs:
     def all(self) -> tuple[Run, ...]:
         """The runs in the order in which they began; of very many the last."""
         return tuple(self._all.values())
+
+    def may_learn_release(self, source: str) -> bool:
+        """Whether any line of a source may tell which release a run is of; of many containers, always."""
+        if len(self._current) > _MANY:
+            return True
+        return any(
+            run.release.is_open for (name, _), run in self._current.items() if name == source
+        )
 
     def of(self, line: Line) -> Run:
         """The run in which a line was said."""

@@ -18,7 +18,7 @@ from vllm_triage.phases import phase_of
 from vllm_triage.redact import redact as redact_secrets
 from vllm_triage.run import Run
 from vllm_triage.runs import Runs
-from vllm_triage.shapes import Learner, owner
+from vllm_triage.shapes import Learner, Record, owner
 from vllm_triage.sieve import Block, Sieve, Stretch
 from vllm_triage.sources import BLANK, Reader, decoded
 from vllm_triage.updates import Teller
@@ -85,8 +85,8 @@ class Scanner:
         self._teller = Teller()
         self._changes = 0
         self._fatal: set[int] = set()
-        self._speakers: dict[Key, None] = {}
-        """Processes whose last message may not have been told; as many as the assembler keeps."""
+        self._speakers: dict[Key, bool | None] = {}
+        """The processes with an open message, as many as the assembler keeps; True where it is nothing to any rule."""
         self._many_speakers = _MANY_SPEAKERS
         self._is_closed = False
         self.sources: list[Source] = []
@@ -168,15 +168,21 @@ class Scanner:
                 self._physical(first + at, block.raw[at])
                 at += 1
                 continue
-            for piece in self._sieve.sift(block, at):
+            reads_records = self._reads_records
+            for piece in self._sieve.sift(block, at, reads_records=reads_records):
                 if isinstance(piece, Stretch):
                     self._skip(piece)
                     at = piece.stop
                     continue
                 self._physical(first + piece, block.raw[piece])
                 at = piece + 1
-                if self._unwrapper.state != state:
+                if self._unwrapper.state != state or self._reads_records != reads_records:
                     break
+
+    @property
+    def _reads_records(self) -> bool:
+        """Whether any logged record may say something: of the release, or that a table has ended."""
+        return self._assembler.is_in_table or self._runs.may_learn_release(self._name)
 
     def _physical(self, number: int, raw: bytes) -> None:
         if raw in BLANK:
@@ -190,10 +196,18 @@ class Scanner:
 
     def _skip(self, part: Stretch) -> None:
         """Take lines that show nothing but a server serving."""
-        while (index := self._awaited(part)) is not None:
-            self._serve(part.until(index))
+        at = part.start
+        for index in part.last_records(self._name):
+            self._pass(part.part(at, index))
             self._physical(part.block.first + index, part.block.raw[index])
-            part = part.after(index)
+            at = index + 1
+        self._pass(part.part(at, part.stop))
+
+    def _pass(self, part: Stretch) -> None:
+        while (index := self._awaited(part)) is not None:
+            self._serve(part.part(part.start, index))
+            self._physical(part.block.first + index, part.block.raw[index])
+            part = part.part(index + 1, part.stop)
         self._serve(part)
 
     def _serve(self, part: Stretch) -> None:
@@ -213,41 +227,48 @@ class Scanner:
             self._matcher.skip_windows(key[:-1], None if engine.was_idle else engine.ids)
 
     def _awaited(self, part: Stretch) -> int | None:
-        """The first line that ends a message of its process: an access line, as no other ends one."""
+        """The first line that matters to what its process has said: it ends a message, or goes on with it."""
         self._count_speakers()
         owners = {owner(key) for key in self._speakers}
-        if not any(shape.owner in owners for shape in part.answers):
+        shapes = {
+            id(shape)
+            for shape in part.shapes
+            if shape.owner in owners and shape.origin in (Origin.ACCESS, Origin.LOG)
+        }
+        if not shapes:
             return None
         for index in range(part.start, part.stop):
             shape = part.shape(index)
-            if (
-                shape.origin is Origin.ACCESS
-                and shape.owner in owners
-                and shape.key(self._name, part.block.raw[index]) in self._speakers
-            ):
-                return index
+            if id(shape) in shapes:
+                key = part.key(self._name, index)
+                if key in self._speakers and (
+                    bool(self._assembler.message(key))
+                    if shape.origin is Origin.ACCESS
+                    else self._goes_on(key, shape.record(part.block.raw[index]))
+                ):
+                    return index
         return None
+
+    def _goes_on(self, key: Key, record: Record) -> bool:
+        """Whether a record that says nothing matters to its process's message or traceback."""
+        if self._assembler.is_open(key):
+            return True
+        lines = self._assembler.message(key)
+        if not lines:
+            return False
+        line = lines[-1]
+        if self._speakers[key] is None:
+            self._speakers[key] = (
+                len(lines) == 1 and line.place is not None and not self._matcher.is_asked_for(line)
+            )
+        return not self._speakers[key] or record == (line.level, line.time, line.place)
 
     def _count_speakers(self) -> None:
         """Keep the processes whose last message may yet go on."""
         for key in tuple(self._speakers):
-            if self._is_calm(key):
+            if not self._assembler.message(key) and not self._assembler.is_open(key):
                 del self._speakers[key]
         self._many_speakers = max(_MANY_SPEAKERS, 2 * len(self._speakers))
-
-    def _is_calm(self, key: Key) -> bool:
-        """Whether it makes no difference when a process's last message ends."""
-        lines = self._assembler.message(key)
-        if not lines:
-            return True
-        line = lines[0]
-        return (
-            len(lines) == 1
-            and line.place is not None
-            and line.level in (Level.INFO, Level.DEBUG)
-            and not self._assembler.is_open(key)
-            and not self._matcher.is_asked_for(line)
-        )
 
     def _text(self, number: int, text: str, raw: str, item: Text) -> None:
         for line in parse(

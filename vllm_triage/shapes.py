@@ -16,13 +16,16 @@ import regex
 
 from vllm_triage import statistics
 from vllm_triage.catalogue import Catalogue
+from vllm_triage.conditions import accepts
 from vllm_triage.envelopes import Unwrapper
 from vllm_triage.kinds import Level
 from vllm_triage.lines import REQUESTS, Key, Line, Origin, parse
 from vllm_triage.matches import TIMEOUT_S, compiled
 from vllm_triage.rules import Pattern
-from vllm_triage.runs import service
+from vllm_triage.runs import says_nothing, service
 from vllm_triage.sources import decoded
+from vllm_triage.statistics import TABLE
+from vllm_triage.tracebacks import exception_name, frame, separator
 
 DIGITS = bytes.maketrans(b"123456789", b"000000000")
 """Makes a line its shape."""
@@ -35,6 +38,7 @@ _MAX_HEAD = 512
 _STATUS = regex.compile(rb'" 200 OK')
 _PROBES = 3
 _NOTHING = (False, False)
+_IDLE = (Level.DEBUG, Level.INFO, Level.WARNING)
 # Stands for a digit that may be any.
 _ANY = "\0"
 
@@ -48,6 +52,10 @@ class State(Enum):
     """Nothing, though there are requests."""
     IDLE = auto()
     """Nothing, as there are none."""
+
+
+Record = tuple[Level | None, str | None, str | None]
+"""Level, time and code place: what the lines of one record have in common."""
 
 
 class Bound(NamedTuple):
@@ -81,16 +89,22 @@ class Shape(NamedTuple):
     process: slice | None
     pid: slice | None
     rank: slice | None
+    place: slice | None
     owner: tuple[str | None, ...]
     """The process's name and numbers with every digit 0."""
     is_service: bool
     is_answer: bool
+    level: Level | None = None
     window: Window | None = None
+
+    def record(self, raw: bytes) -> Record:
+        """What lines of one record have in common: level, time and code place."""
+        return self.level, text_at(self.time, raw), text_at(self.place, raw)
 
     @property
     def is_engine(self) -> bool:
-        """Whether it is the engine that speaks, not the API in front of it."""
-        return self.origin is not Origin.ACCESS
+        """Whether the engine speaks of requests or of its own statistics."""
+        return self.origin in (Origin.REQUEST, Origin.STATISTICS)
 
     def key(self, source: str, raw: bytes) -> Key:
         """The process that printed a line of this shape."""
@@ -135,8 +149,15 @@ def text_at(place: slice | None, raw: bytes) -> str | None:
 
 
 def may_be_quiet(mapped: bytes) -> bool:
-    """Tell whether a shape is worth learning, by its words."""
+    """Tell whether a shape is one of access lines or of statistics, by its words."""
     return len(mapped) <= _MAX_LINE and (_ANSWERED in mapped or _WINDOW in mapped)
+
+
+def may_be_idle_talk(mapped: bytes) -> bool:
+    """Tell whether a shape may be one of records that say nothing, by its level."""
+    return len(mapped) <= _MAX_LINE and any(
+        level in mapped[:_MAX_HEAD] for level in (b"INFO 0", b"WARNING 0", b"DEBUG 0")
+    )
 
 
 def head_of(mapped: bytes) -> bytes | None:
@@ -163,6 +184,14 @@ class Learner:
             origin: tuple(_patterns(catalogue, origin))
             for origin in (Origin.ACCESS, Origin.STATISTICS)
         }
+        self._log = tuple(
+            pattern
+            for rule in catalogue.rules.values()
+            for pattern in rule.pattern
+            if accepts(pattern, Level.ERROR, Origin.LOG)
+            and not (pattern.exception or pattern.frames or pattern.raised_in)
+        )
+        self._by_level: dict[Level, tuple[str, ...]] = {}
 
     def learn(self, raw: bytes, unwrapper: Unwrapper) -> Shape | None:
         """What lines of this one's shape say; None when they must be read one by one."""
@@ -175,6 +204,8 @@ class Learner:
         if line.origin is Origin.STATISTICS:
             shape, window = _shape(lines, read), self._window(lines, read)
             return shape and window and shape._replace(window=window)
+        if line.origin is Origin.LOG and self._is_idle_talk(line):
+            return _shape(lines, read)
         return None
 
     def learn_head(self, raw: bytes, unwrapper: Unwrapper) -> Shape | None:
@@ -186,12 +217,42 @@ class Learner:
         shape = _shape(lines, read) if read and read[0].line.origin is Origin.REQUEST else None
         if shape is None:
             return None
-        places = (shape.time, shape.container, shape.process, shape.pid, shape.rank)
+        places = (shape.time, shape.container, shape.process, shape.pid, shape.rank, shape.place)
         return None if any(one is not None and one.stop > len(head) for one in places) else shape
 
     def _is_asked_for(self, line: Line) -> bool:
         text = _wild(line.text.removesuffix("200 OK")) + "200 OK"
         return any(_may_match(pattern, text) for _, pattern in self._patterns[Origin.ACCESS])
+
+    def _is_idle_talk(self, line: Line) -> bool:
+        """Tell a record of vLLM's logger that is nothing to any rule, alone or with what follows."""
+        text = line.text
+        return (
+            line.place is not None
+            and line.level in _IDLE
+            and bool(text.strip())
+            and says_nothing(text)
+            and TABLE not in text
+            and separator(text) is None
+            and frame(text) is None
+            and exception_name(text.strip(), in_traceback=False) is None
+            and not any(_may_hold(_wild(text), word) for word in self._words(line.level))
+        )
+
+    def _words(self, level: Level) -> tuple[str, ...]:
+        """Of each pattern for plain records of a level a text that what it matches must hold."""
+        found = self._by_level.get(level)
+        if found is None:
+            words = {
+                word
+                for pattern in self._log
+                if pattern.level.rank <= level.rank
+                for word in (
+                    [max(pattern.keywords, key=len)] if pattern.keywords else pattern.any_of
+                )
+            }
+            found = self._by_level[level] = tuple(sorted(words))
+        return found
 
     def _window(self, lines: list[bytes], read: list[_Read]) -> Window | None:
         text = read[0].line.text
@@ -232,7 +293,7 @@ def _alike(raw: bytes, unwrapper: Unwrapper) -> tuple[list[bytes], list[_Read]]:
 def _shape(lines: list[bytes], read: list[_Read]) -> Shape | None:
     line = read[0].line
     places: dict[str, slice | None] = {}
-    for name in ("time", "container", "process", "pid", "rank"):
+    for name in ("time", "container", "process", "pid", "rank", "place"):
         values = [getattr(one.line, name) for one in read]
         if name == "rank":
             values = [one.line.key[4] for one in read]
@@ -251,6 +312,8 @@ def _shape(lines: list[bytes], read: list[_Read]) -> Shape | None:
         process=places["process"],
         pid=places["pid"],
         rank=places["rank"],
+        place=places["place"],
+        level=line.level,
         owner=owner(line.key),
         is_service=is_service,
         is_answer=is_answer,

@@ -6,11 +6,26 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from vllm_triage.envelopes import Unwrapper
-from vllm_triage.lines import Origin
+from vllm_triage.events import MAX_MESSAGE_LINES
+from vllm_triage.lines import Key, Origin
 from vllm_triage.runs import Served
-from vllm_triage.shapes import DIGITS, Learner, Shape, State, head_of, may_be_quiet, text_at
+from vllm_triage.shapes import (
+    DIGITS,
+    Learner,
+    Record,
+    Shape,
+    State,
+    head_of,
+    may_be_idle_talk,
+    may_be_quiet,
+    owner,
+    text_at,
+)
 
 _MAX_SHAPES = 16_384
+# When a shape is worth learning: what logs say in passing comes again less surely.
+_OFTEN = 2
+_VERY_OFTEN = 6
 
 
 @dataclass(slots=True)
@@ -22,6 +37,8 @@ class Block:
     shapes: list[bytes]
     windows: list[tuple[int, State]] = field(default_factory=list)
     """The lines of statistics that are nothing to any rule, by their indices."""
+    records: list[int] = field(default_factory=list)
+    """The indices of logged records that are nothing to any rule."""
 
     @classmethod
     def of(cls, first: int, data: bytes) -> "Block":
@@ -60,13 +77,45 @@ class Stretch:
         """The shape of a line."""
         return self._known[self.block.shapes[index]]
 
-    def until(self, stop: int) -> "Stretch":
-        """The lines before `stop`."""
-        return Stretch(self.block, self.start, stop, self._known)
+    def part(self, start: int, stop: int) -> "Stretch":
+        """Some of the lines."""
+        return Stretch(self.block, start, stop, self._known)
 
-    def after(self, index: int) -> "Stretch":
-        """The lines after one."""
-        return Stretch(self.block, index + 1, self.stop, self._known)
+    def key(self, source: str, index: int) -> Key:
+        """The process that printed a line."""
+        return self.shape(index).key(source, self.block.raw[index])
+
+    def last_records(self, source: str) -> list[int]:
+        """The lines of each process's last record, where nothing has ended it.
+
+        What is logged next may belong to it.
+        """
+        records = self.block.records
+        first, end = bisect_left(records, self.start), bisect_left(records, self.stop)
+        out: list[int] = []
+        after: dict[Key, tuple[int, int, Record | None]] = {}
+        for place in range(end - 1, first - 1, -1):
+            index = records[place]
+            key = self.key(source, index)
+            record = self.shape(index).record(self.block.raw[index])
+            stop, count, before = after.get(key, (self.stop, 0, record))
+            is_part = (
+                record == before
+                and count < MAX_MESSAGE_LINES
+                and not self._has_answer(source, key, index + 1, stop)
+            )
+            after[key] = (index, count + 1, record if is_part else None)
+            if is_part:
+                out.append(index)
+        return out[::-1]
+
+    def _has_answer(self, source: str, key: Key, start: int, stop: int) -> bool:
+        """Whether an access line of a process stands between two others."""
+        name = owner(key)
+        return any(shape.owner == name for shape in self.answers) and any(
+            self.shape(index).origin is Origin.ACCESS and self.key(source, index) == key
+            for index in range(start, stop)
+        )
 
     def envelopes(self) -> Iterator[tuple[str, int]]:
         """How many of the lines came in which envelope."""
@@ -145,24 +194,27 @@ class Sieve:
         self._learner = learner
         self._unwrapper = unwrapper
         self._state: tuple[object, ...] | None = None
+        self._reads_records = True
         self._forget()
 
     def _forget(self) -> None:
         self._known: dict[bytes, Shape] = {}
         self._answers: set[bytes] = set()
         self._sizes: tuple[int, ...] = ()
-        self._seen: dict[bytes, bool] = {}
+        self._seen: dict[bytes, int] = {}
 
-    def sift(self, block: Block, start: int) -> Iterator[Stretch | int]:
+    def sift(self, block: Block, start: int, *, reads_records: bool) -> Iterator[Stretch | int]:
         """Give, in order, the lines from `start` on: an index to be read, or a stretch that need not be.
 
-        When reading a line has taught the unwrapper something, what follows must be sifted anew.
+        With `reads_records` all logged records are read. When reading a line has taught the
+        unwrapper something, what follows must be sifted anew.
         """
         state = self._unwrapper.state
         if state != self._state or len(self._known) > _MAX_SHAPES:
             self._forget()
             self._state = state
         at = start
+        self._reads_records = reads_records
         for index in self._to_read(block, start):
             if index > at:
                 yield Stretch(block, at, index, self._known)
@@ -173,6 +225,7 @@ class Sieve:
 
     def _to_read(self, block: Block, start: int) -> list[int]:
         block.windows.clear()
+        block.records.clear()
         shapes, answers = block.shapes, self._answers
         odd = [index for index, shape in enumerate(shapes[start:], start) if shape not in answers]
         return [index for index in odd if not self._is_quiet(block, index)]
@@ -181,6 +234,10 @@ class Sieve:
         mapped, raw = block.shapes[index], block.raw[index]
         known = self._known.get(mapped)
         if known is not None:
+            if known.origin is Origin.LOG:
+                if not self._reads_records:
+                    block.records.append(index)
+                return not self._reads_records
             if known.origin is not Origin.STATISTICS:
                 return True
             state = known.state(raw)
@@ -191,7 +248,7 @@ class Sieve:
         for size in self._sizes:
             head = mapped[:size]
             if head in self._known:
-                if b"\r" in raw or b"%|" in raw or b"#012" in raw:
+                if b"%|" in raw or b"#012" in raw or b"\r" in raw.removesuffix(b"\r"):
                     # These may make several lines of one.
                     return False
                 block.shapes[index] = head
@@ -200,26 +257,33 @@ class Sieve:
         return False
 
     def _study(self, mapped: bytes, raw: bytes) -> None:
-        """Learn a shape the second time that it comes."""
+        """Learn a shape when it has come a few times."""
         if may_be_quiet(mapped):
-            if self._is_known_to_come(mapped):
-                shape = self._learner.learn(raw, self._unwrapper)
-                if shape is not None:
-                    self._known[mapped] = shape
-                    if shape.origin is Origin.ACCESS:
-                        self._answers.add(mapped)
+            self._learn(mapped, raw, _OFTEN)
             return
         head = head_of(mapped)
-        if head is not None and self._is_known_to_come(head):
-            shape = self._learner.learn_head(raw, self._unwrapper)
-            if shape is not None:
-                self._known[head] = shape
-                self._sizes = tuple(sorted({*self._sizes, len(head)}))
+        if head is not None:
+            if self._came(head) == _OFTEN:
+                shape = self._learner.learn_head(raw, self._unwrapper)
+                if shape is not None:
+                    self._known[head] = shape
+                    self._sizes = tuple(sorted({*self._sizes, len(head)}))
+        elif may_be_idle_talk(mapped):
+            self._learn(mapped, raw, _VERY_OFTEN)
 
-    def _is_known_to_come(self, mapped: bytes) -> bool:
-        """Whether it came once before; the first and the third time tell nothing new."""
-        came = self._seen.get(mapped)
-        if came is None and len(self._seen) >= _MAX_SHAPES:
+    def _learn(self, mapped: bytes, raw: bytes, often: int) -> None:
+        if self._came(mapped) != often:
+            return
+        shape = self._learner.learn(raw, self._unwrapper)
+        if shape is not None:
+            self._known[mapped] = shape
+            if shape.origin is Origin.ACCESS:
+                self._answers.add(mapped)
+
+    def _came(self, mapped: bytes) -> int:
+        """How often it has come so far."""
+        count = self._seen.get(mapped, 0) + 1
+        if count == 1 and len(self._seen) >= _MAX_SHAPES:
             self._seen.clear()
-        self._seen[mapped] = came is not None
-        return came is False
+        self._seen[mapped] = count
+        return count

@@ -21,6 +21,8 @@ _ROW = expression(
 
 Observed = tuple[tuple[str, float], ...]
 
+TABLE = "Benchmark Result"
+"""What the first line of a benchmark's table says."""
 PER_REQUEST = "generation_tokens_per_s_per_request"
 """What a window does not print: tokens per second of one running request."""
 
@@ -81,7 +83,7 @@ class Benchmark:
     def feed(self, line: Line) -> tuple[tuple[Line, ...], Observed] | None:
         """Take a line; give the table that it ends."""
         if not self._rows:
-            if "Benchmark Result" in line.text and _TITLE.match(line.text):
+            if TABLE in line.text and _TITLE.match(line.text):
                 self._rows = [line]
             return None
         if not line.text.strip() or (_ROW.match(line.text) and len(self._rows) < _MAX_TABLE):
