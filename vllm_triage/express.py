@@ -16,7 +16,7 @@ from vllm_triage.releases import own_frame
 from vllm_triage.runs import Runs, says_nothing
 from vllm_triage.tracebacks import Frame, frame, separator
 
-_MAX_LANES = 1024
+_MAX_LANES = 128
 _MAX_TEXT = 500
 _SPEAKING = (None, Level.WARNING, Level.ERROR)
 
