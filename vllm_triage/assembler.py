@@ -43,16 +43,10 @@ class Kept(NamedTuple):
     prefix: Prefix
     source: str
     number: int
-    shown: str
-    """What stands before the text."""
+    raw: str
     text: str
     run: int
     phase: Phase | None
-
-    @property
-    def raw(self) -> str:
-        """The line as printed."""
-        return self.shown + self.text
 
     def line(self) -> Line:
         """The line in full."""
@@ -189,9 +183,7 @@ class Assembler:
         state.blank = state.after_frame = False
         if len(state.source) < _MAX_SOURCE:
             state.source.append(kept)
-            size = len(kept.shown) + len(kept.text)
-            state.held += size
-            self.held += size
+            self._hold(state, kept)
 
     def _state(self, line: Line) -> _Process:
         key = line.key
@@ -330,7 +322,7 @@ class Assembler:
             return line.place is not None and not blank
         return not _SELF_STANDING.match(text)
 
-    def _hold(self, state: _Process, line: Line) -> None:
+    def _hold(self, state: _Process, line: Line | Kept) -> None:
         state.held += len(line.raw)
         self.held += len(line.raw)
 

@@ -152,9 +152,11 @@ class Unwrapper:
 
     def feed(self, number: int, text: str) -> Iterable[Text]:
         """Take a physical line; give the printed lines that it completes."""
-        if self.is_plain and _is_bare(text):
-            self.count_plain()
-            return (Text(number, text),)
+        if self.is_plain:
+            bare = text.rstrip("\r") if text.endswith("\r") else text
+            if _is_bare(bare):
+                self.count_plain()
+                return (Text(number, bare),)
         return self._feed(number, text)
 
     def count_plain(self) -> None:

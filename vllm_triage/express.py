@@ -81,9 +81,7 @@ class Express:
         if inner.frame is not None:
             self._assembler.add_frame(lane.key, number, inner.frame)
         else:
-            kept = Kept(
-                lane.prefix, self._source, number, lane.shown, inner.text, run.index, run.phase
-            )
+            kept = Kept(lane.prefix, self._source, number, text, inner.text, run.index, run.phase)
             self._assembler.add_source(lane.key, kept)
         return True
 
@@ -105,6 +103,8 @@ class Express:
 @lru_cache(maxsize=4096)
 def _inner(text: str) -> _Inner | None:
     """What an indented text is inside a traceback, where it is no more than a part of it."""
+    # Its line end may be that of a terminal.
+    text = text.rstrip("\r")
     if not is_clean(text) or separator(text) is not None or not says_nothing(text):
         return None
     if any(words in text for words in _NOT_JUST_CODE):
