@@ -43,10 +43,16 @@ class Kept(NamedTuple):
     prefix: Prefix
     source: str
     number: int
-    raw: str
+    bytes: bytes
+    """The line as printed, all ASCII."""
     text: str
     run: int
     phase: Phase | None
+
+    @property
+    def raw(self) -> str:
+        """The line as printed."""
+        return self.bytes.decode("ascii")
 
     def line(self) -> Line:
         """The line in full."""
@@ -58,7 +64,7 @@ class Kept(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Process:
+class Process:
     """What is still open for one process."""
 
     message: list[Line] = field(default_factory=list)
@@ -78,6 +84,7 @@ class _Process:
 
     @property
     def is_unfinished(self) -> bool:
+        """Whether more lines may belong to what was said last."""
         return self.is_open or self.pending is not None or self.exception is not None
 
 
@@ -85,7 +92,7 @@ class Assembler:
     """Turns lines into events, with bounded state per process."""
 
     def __init__(self) -> None:
-        self._processes: OrderedDict[Key, _Process] = OrderedDict()
+        self._processes: OrderedDict[Key, Process] = OrderedDict()
         self._chains = 0
         self.held = 0
         """How many characters unfinished messages hold."""
@@ -157,41 +164,43 @@ class Assembler:
             self._flush(state)
         return done
 
-    def traceback(self, key: Key) -> bool:
-        """Tell whether an indented line of a process is a frame or a source line: nothing else ends it."""
+    def traceback(self, key: Key) -> Process | None:
+        """A process in whose open traceback an indented line is a frame or a source line, whatever it says."""
         state = self._processes.get(key)
-        return (
-            state is not None
-            and state.is_open
-            and not state.flat
-            and self.held < MAX_HELD
-            and not self._benchmark.is_open
-        )
+        if (
+            state is None
+            or not state.is_open
+            or state.flat
+            or self.held >= MAX_HELD
+            or self._benchmark.is_open
+        ):
+            return None
+        return state
 
-    def add_frame(self, key: Key, number: int, found: Frame) -> None:
+    def add_frame(self, state: Process, key: Key, number: int, found: Frame) -> None:
         """Take an indented frame line of an open traceback."""
-        state = self._processes[key]
         self._processes.move_to_end(key)
         state.last = number
         _add_frame(state, found)
 
-    def add_source(self, key: Key, kept: Kept) -> None:
+    def add_source(self, state: Process, key: Key, kept: Kept) -> None:
         """Take an indented source line of an open traceback."""
-        state = self._processes[key]
         self._processes.move_to_end(key)
         state.last = kept.number
         state.blank = state.after_frame = False
         if len(state.source) < _MAX_SOURCE:
             state.source.append(kept)
-            self._hold(state, kept)
+            size = len(kept.bytes)
+            state.held += size
+            self.held += size
 
-    def _state(self, line: Line) -> _Process:
+    def _state(self, line: Line) -> Process:
         key = line.key
         state = self._processes.get(key)
         if state is not None:
             self._processes.move_to_end(key)
             return state
-        state = self._processes[key] = _Process()
+        state = self._processes[key] = Process()
         if len(self._processes) > MAX_PROCESSES:
             self._end(self._processes.popitem(last=False)[1])
         return state
@@ -224,7 +233,7 @@ class Assembler:
         state.flat = text[:1] not in (" ", "\t")
         _add_frame(state, found)
 
-    def _header(self, state: _Process, line: Line) -> None:
+    def _header(self, state: Process, line: Line) -> None:
         head = line.text[: line.text.index(HEADER)].rstrip(" ,|")
         if head and exception_name(head.strip(), in_traceback=False) is None:
             self._end(state, keep_pending=True)
@@ -243,7 +252,7 @@ class Assembler:
         state.ignored = ignored
 
     @staticmethod
-    def _is_head(state: _Process, line: Line) -> bool:
+    def _is_head(state: Process, line: Line) -> bool:
         if not state.message or state.exception is not None or state.is_open:
             return False
         last = state.message[-1]
@@ -253,7 +262,7 @@ class Assembler:
             (_IGNORED, "Process ", "Exception in")
         )
 
-    def _open(self, state: _Process) -> None:
+    def _open(self, state: Process) -> None:
         if state.pending is None:
             self._chain(state, new=True)
         state.link, state.pending = state.pending, None
@@ -264,12 +273,12 @@ class Assembler:
         state.frames = []
         state.source = []
 
-    def _chain(self, state: _Process, *, new: bool) -> None:
+    def _chain(self, state: Process, *, new: bool) -> None:
         if new or not state.chain:
             self._chains += 1
             state.chain = self._chains
 
-    def _text(self, state: _Process, line: Line) -> None:
+    def _text(self, state: Process, line: Line) -> None:
         text = line.text
         blank, state.blank = state.blank, False
         if state.is_open:
@@ -303,7 +312,7 @@ class Assembler:
             state.frames = []
             self._chain(state, new=True)
 
-    def _continues(self, state: _Process, line: Line, *, blank: bool) -> bool:
+    def _continues(self, state: Process, line: Line, *, blank: bool) -> bool:
         last = state.message[-1]
         text = line.text
         if line.place is not None or last.place is not None:
@@ -322,15 +331,15 @@ class Assembler:
             return line.place is not None and not blank
         return not _SELF_STANDING.match(text)
 
-    def _hold(self, state: _Process, line: Line | Kept) -> None:
+    def _hold(self, state: Process, line: Line) -> None:
         state.held += len(line.raw)
         self.held += len(line.raw)
 
-    def _release(self, state: _Process) -> None:
+    def _release(self, state: Process) -> None:
         self.held -= state.held
         state.held = 0
 
-    def _flush(self, state: _Process, *, as_head: bool = False) -> None:
+    def _flush(self, state: Process, *, as_head: bool = False) -> None:
         """Give the open message, if there is one."""
         if not state.is_open:
             self._release(state)
@@ -343,7 +352,7 @@ class Assembler:
         self._done.append(_exception(lines, state))
         state.exception = None
 
-    def _end(self, state: _Process, *, keep_pending: bool = False) -> None:
+    def _end(self, state: Process, *, keep_pending: bool = False) -> None:
         """Give the open message and what a traceback without its last line still tells."""
         self._flush(state)
         if state.is_open and state.source:
@@ -364,7 +373,7 @@ class Assembler:
             state.pending = None
 
 
-def _add_frame(state: _Process, found: Frame) -> None:
+def _add_frame(state: Process, found: Frame) -> None:
     if len(state.frames) < MAX_FRAMES:
         state.frames.append(found)
     else:
@@ -374,7 +383,7 @@ def _add_frame(state: _Process, found: Frame) -> None:
     state.blank = False
 
 
-def _exception(lines: list[Line], state: _Process, *, restored: bool = False) -> Event:
+def _exception(lines: list[Line], state: Process, *, restored: bool = False) -> Event:
     level = lines[0].level
     if state.ignored:
         level = Level.DEBUG

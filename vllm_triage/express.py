@@ -18,6 +18,8 @@ from vllm_triage.tracebacks import Frame, frame, separator
 
 _MAX_LANES = 128
 _MAX_TEXT = 500
+_MAX_PREFIX = 202
+_BEGINNINGS = (b"(", b"E", b"W")
 _SPEAKING = (None, Level.WARNING, Level.ERROR)
 
 
@@ -29,7 +31,7 @@ _NOT_JUST_CODE = ("NCCL ", "Rank ", "%|", "\\n", "content", "Benchmark Result")
 class _Lane(NamedTuple):
     """A prefix, and the process that prints it."""
 
-    shown: str
+    length: int
     prefix: Prefix
     key: Key
 
@@ -53,58 +55,60 @@ class Express:
         self._unwrapper = unwrapper
         self._assembler = assembler
         self._runs = runs
-        self._lanes: dict[str, _Lane] = {}
+        self._lanes: dict[bytes, _Lane] = {}
 
-    def take(self, number: int, text: str) -> bool:
-        """Take a physical line; False when it must go the long road."""
-        end = text.find("] ") + 2
-        lane = self._lanes.get(text[:end])
+    def take(self, number: int, raw: bytes) -> bool:
+        """Take a physical line without LF; False when it must go the long road."""
+        end = raw.find(b"] ") + 2
+        lane = self._lanes.get(raw[:end]) or self._lane(raw)
         if lane is None:
-            lane = self._lane(text)
-            if lane is None:
-                return False
-            end = len(lane.shown)
-        if (
-            not text.startswith(("  ", "\t"), end)
-            or len(text) - end > _MAX_TEXT
-            or not self._unwrapper.is_plain
-            or not self._assembler.traceback(lane.key)
-        ):
             return False
-        inner = _inner(text[end:])
+        key = lane.key
+        state = self._assembler.traceback(key)
+        if state is None or not self._unwrapper.is_plain:
+            return False
+        end = lane.length
+        if not raw.startswith((b"  ", b"\t"), end) or len(raw) - end > _MAX_TEXT:
+            return False
+        inner = _inner(raw[end:])
         if inner is None:
             return False
-        run = self._runs.inside(lane.key, lane.prefix, inner.text, inner.own)
+        text, found, own = inner
+        run = self._runs.inside(key, lane.prefix, text, own)
         if run is None:
             return False
         self._unwrapper.count_plain()
-        if inner.frame is not None:
-            self._assembler.add_frame(lane.key, number, inner.frame)
+        if found is not None:
+            self._assembler.add_frame(state, key, number, found)
         else:
-            kept = Kept(lane.prefix, self._source, number, text, inner.text, run.index, run.phase)
-            self._assembler.add_source(lane.key, kept)
+            kept = Kept(lane.prefix, self._source, number, raw, text, run.index, run.phase)
+            self._assembler.add_source(state, key, kept)
         return True
 
-    def _lane(self, text: str) -> _Lane | None:
-        found = usual_prefix(text)
+    def _lane(self, raw: bytes) -> _Lane | None:
+        if raw[:1] not in _BEGINNINGS or not raw[:_MAX_PREFIX].isascii():
+            return None
+        found = usual_prefix(raw[:_MAX_PREFIX].decode("ascii"))
         if found is None:
             return None
         prefix, end = found
-        shown = text[:end]
+        shown = raw[:end]
         lane = self._lanes.get(shown)
-        if lane is None and prefix.level in _SPEAKING and is_clean(shown):
+        if lane is None and prefix.level in _SPEAKING and is_clean(shown.decode("ascii")):
             key = (self._source, None, prefix.process, prefix.pid, None)
             if len(self._lanes) >= _MAX_LANES:
                 self._lanes.clear()
-            lane = self._lanes[shown] = _Lane(shown, prefix, key)
+            lane = self._lanes[shown] = _Lane(end, prefix, key)
         return lane
 
 
 @lru_cache(maxsize=4096)
-def _inner(text: str) -> _Inner | None:
+def _inner(raw: bytes) -> _Inner | None:
     """What an indented text is inside a traceback, where it is no more than a part of it."""
+    if not raw.isascii() or b"\x00" in raw:
+        return None
     # Its line end may be that of a terminal.
-    text = text.rstrip("\r")
+    text = raw.decode("ascii").rstrip("\r")
     if not is_clean(text) or separator(text) is not None or not says_nothing(text):
         return None
     if any(words in text for words in _NOT_JUST_CODE):

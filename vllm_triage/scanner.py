@@ -149,7 +149,7 @@ class Scanner:
     def feed_numbered(self, number: int, text: str) -> None:
         """Take the physical line with this 1-based number."""
         self._number = number
-        if self._express.take(number, text):
+        if text.isascii() and self._express.take(number, text.encode("ascii")):
             return
         for item in self._unwrapper.feed(number, text):
             self._text(item.number, item.text, text if not item.unwrapped else item.text, item)
@@ -178,8 +178,12 @@ class Scanner:
                     self._skip(piece)
                     at = piece.stop
                     continue
-                self._physical(first + piece, block.raw[piece])
                 at = piece + 1
+                if self._express.take(first + piece, block.raw[piece]):
+                    self._number = first + piece
+                    self._after_blank = False
+                    continue
+                self._physical(first + piece, block.raw[piece])
                 if self._unwrapper.state != state:
                     break
 

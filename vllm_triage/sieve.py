@@ -11,6 +11,8 @@ from vllm_triage.runs import Served
 from vllm_triage.shapes import DIGITS, Learner, Shape, State, head_of, may_be_quiet, text_at
 
 _MAX_SHAPES = 16_384
+_MAX_LOUD = 2_048
+_MAX_LOUD_LINE = 512
 
 
 @dataclass(slots=True)
@@ -152,6 +154,8 @@ class Sieve:
         self._answers: set[bytes] = set()
         self._sizes: tuple[int, ...] = ()
         self._seen: dict[bytes, bool] = {}
+        self._loud: set[bytes] = set()
+        """Shapes that are surely never worth learning."""
 
     def sift(self, block: Block, start: int) -> Iterator[Stretch | int]:
         """Give, in order, the lines from `start` on: an index to be read, or a stretch that need not be.
@@ -175,7 +179,10 @@ class Sieve:
         block.windows.clear()
         shapes, answers = block.shapes, self._answers
         odd = [index for index, shape in enumerate(shapes[start:], start) if shape not in answers]
-        return [index for index in odd if not self._is_quiet(block, index)]
+        loud = self._loud
+        return [
+            index for index in odd if shapes[index] in loud or not self._is_quiet(block, index)
+        ]
 
     def _is_quiet(self, block: Block, index: int) -> bool:
         mapped, raw = block.shapes[index], block.raw[index]
@@ -210,7 +217,12 @@ class Sieve:
                         self._answers.add(mapped)
             return
         head = head_of(mapped)
-        if head is not None and self._is_known_to_come(head):
+        if head is None:
+            if len(self._loud) >= _MAX_LOUD:
+                self._loud.clear()
+            if len(mapped) <= _MAX_LOUD_LINE:
+                self._loud.add(mapped)
+        elif self._is_known_to_come(head):
             shape = self._learner.learn_head(raw, self._unwrapper)
             if shape is not None:
                 self._known[head] = shape
