@@ -12,6 +12,7 @@ from vllm_triage.rules import Pattern
 T = TypeVar("T")
 
 _GRAM = 4
+_ASCII_DIGITS = frozenset("0123456789")
 _PIECE = 65_536
 _MIN_ANCHOR = 4
 # What servers print all day: a text that stands in it tells little.
@@ -53,7 +54,9 @@ class Gate(Generic[T]):
 
     def __init__(self, items: Iterable[tuple[tuple[str, ...], tuple[str, ...], T]]) -> None:
         groups: defaultdict[str, list[_Entry[T]]] = defaultdict(list)
+        numbered: set[str] = set()
         for number, (words, any_of, item) in enumerate(items):
+            numbered.update(word for word in (*words, *any_of) if _has_digit(word))
             if not words:
                 for word in any_of:
                     groups[word].append(_Entry((), (), item, number))
@@ -61,6 +64,7 @@ class Gate(Generic[T]):
             longest = max(words, key=len)
             rest = tuple(word for word in words if word != longest)
             groups[longest].append(_Entry(rest, any_of, item, None))
+        self._numbered = tuple(sorted(numbered))
         self._short: list[_Word[T]] = []
         self._by_gram: defaultdict[str, list[_Word[T]]] = defaultdict(list)
         usual = Counter(gram for word in groups for gram in set(_grams(word)))
@@ -89,6 +93,10 @@ class Gate(Generic[T]):
                 ):
                     yield item
 
+    def numbered(self, text: str) -> tuple[str, ...]:
+        """The words with digits that stand in a text: all in which the gate tells numbers apart."""
+        return tuple(word for word in self._numbered if word in text)
+
     def _words(self, text: str) -> list[_Word[T]]:
         """The words that stand in a text."""
         found = [item for item in self._short if item.word in text]
@@ -98,6 +106,10 @@ class Gate(Generic[T]):
         for gram in grams:
             found += [item for item in self._by_gram[gram] if item.word in text]
         return found
+
+
+def _has_digit(text: str) -> bool:
+    return not _ASCII_DIGITS.isdisjoint(text)
 
 
 def _grams(text: str) -> set[str]:
