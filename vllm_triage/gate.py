@@ -1,6 +1,6 @@
 """The plain-text gate: which patterns can match a text at all."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
 from typing import Generic, NamedTuple, TypeVar
@@ -49,7 +49,7 @@ class Gate(Generic[T]):
 
     Each item hangs on its longest word, which is looked for first and once for all items
     that share it; one that has no word but `any_of` hangs on each of those. Words are found
-    by their rarest four characters, so that a text is searched once and not for each word.
+    by four of their characters, so that a text is searched once and not for each word.
     """
 
     def __init__(self, items: Iterable[tuple[tuple[str, ...], tuple[str, ...], T]]) -> None:
@@ -67,14 +67,15 @@ class Gate(Generic[T]):
         self._numbered = tuple(sorted(numbered))
         self._short: list[_Word[T]] = []
         self._by_gram: defaultdict[str, list[_Word[T]]] = defaultdict(list)
-        usual = Counter(gram for word in groups for gram in set(_grams(word)))
+        ordinary = _grams(_ORDINARY)
         for place, (word, entries) in enumerate(sorted(groups.items())):
-            item_word = _Word(place, word, entries)
             if len(word) < _GRAM:
-                self._short.append(item_word)
-            else:
-                rarest = min(_grams(word), key=lambda gram: (gram in _ORDINARY, usual[gram], gram))
-                self._by_gram[rarest].append(item_word)
+                self._short.append(_Word(place, word, entries))
+                continue
+            middle = (len(word) - _GRAM) // 2
+            grams = [word[start:][:_GRAM] for start in (0, middle, len(word) - _GRAM)]
+            gram = min(grams, key=lambda one: (one in ordinary, len(self._by_gram.get(one, ()))))
+            self._by_gram[gram].append(_Word(place, word, entries))
 
     def candidates(self, text: str) -> Iterator[T]:
         """Give the items that a text may match, each once."""
