@@ -2,7 +2,8 @@
 
 import pytest
 
-from vllm_triage.events import Assembler, Event
+from vllm_triage.assembler import Assembler
+from vllm_triage.events import Event
 from vllm_triage.kinds import Level
 from vllm_triage.lines import Origin, parse
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.bench_logs import healthy, pods, processes, restarts
 from vllm_triage import Scanner
-from vllm_triage.events import MAX_HELD, Assembler
+from vllm_triage.assembler import MAX_HELD, Assembler
 from vllm_triage.stream import Filter, Protocol
 
 SHARED = Scanner()
@@ -19,7 +19,7 @@ def sizes(root: object) -> dict[str, int]:
 
     What scanners share, the rules, is left out.
     """
-    skipped = {id(SHARED.catalogue), id(SHARED._matcher.__dict__.get("_gates"))}
+    skipped = {id(SHARED.catalogue), id(SHARED._matcher._gate)}
     seen: set[int] = set()
     found: dict[str, int] = {}
     todo: list[tuple[str, object]] = [("", root)]
@@ -74,9 +74,11 @@ def test_four_times_the_lines_hold_no_more(
 ) -> None:
     monkeypatch.setattr("vllm_triage.stream.MAX_SOURCES", 64)
     monkeypatch.setattr("vllm_triage.stream._MAX_GONE", 100)
-    monkeypatch.setattr("vllm_triage.events.MAX_PROCESSES", 128)
+    monkeypatch.setattr("vllm_triage.assembler.MAX_PROCESSES", 128)
     monkeypatch.setattr("vllm_triage.collector._MAX_CHAINS", 128)
     monkeypatch.setattr("vllm_triage.collector._MAX_FAILED", 100)
+    monkeypatch.setattr("vllm_triage.matches._MAX_SAID", 32)
+    monkeypatch.setattr("vllm_triage.express._MAX_LANES", 16)
 
     assert grown(rows, protocol, first) == {}
 

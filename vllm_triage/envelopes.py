@@ -3,7 +3,7 @@
 import copy
 import html
 from collections import Counter, OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from vllm_triage import json_records
@@ -66,6 +66,31 @@ def unescaped(text: str) -> list[str]:
     return text.replace("#011", "\t").split("#012")[:_MAX_PARTS]
 
 
+def is_clean(text: str) -> bool:
+    """Tell that a text has no terminal sequence, entity or carriage return; sure where it says so."""
+    return not (
+        "\x1b" in text
+        or "033" in text
+        or "^[" in text
+        or "1b[" in text
+        or "[0m" in text
+        or "&" in text
+        or "\r" in text
+    )
+
+
+def _is_bare(text: str) -> bool:
+    """Tell that a text begins with no envelope; sure where it says so."""
+    first = text[:1]
+    if first == " ":
+        bare = "|" not in text[:10] and '": "' not in text[:60]
+    elif "A" <= first <= "Z":
+        bare = text[3:4] != " " and "[resource" not in text[:60]
+    else:
+        bare = first == "("
+    return bare and is_clean(text)
+
+
 class Text(NamedTuple):
     """What a process printed, and what the envelope said of it."""
 
@@ -93,6 +118,8 @@ class Unwrapper:
         self._launchers: set[str] = set()
         self._margin = Margin()
         self._export: Export | None = None
+        self.is_plain = False
+        """Whether nothing stands before the lines, as far as is known."""
 
     @property
     def format(self) -> str:
@@ -123,10 +150,23 @@ class Unwrapper:
         """How many lines had which envelope."""
         return self._seen
 
-    def feed(self, number: int, text: str) -> Iterator[Text]:
+    def feed(self, number: int, text: str) -> Iterable[Text]:
         """Take a physical line; give the printed lines that it completes."""
+        if self.is_plain:
+            bare = text.rstrip("\r") if text.endswith("\r") else text
+            if _is_bare(bare):
+                self.count_plain()
+                return (Text(number, bare),)
+        return self._feed(number, text)
+
+    def count_plain(self) -> None:
+        """Take note of a line in which nothing can be an envelope."""
+        self._seen["plain"] += 1
+
+    def _feed(self, number: int, text: str) -> Iterator[Text]:
         if self._export is not None or Export.begins(text):
             self._export = self._export or Export()
+            self.is_plain = False
             entries = self._export.take(number, text)
             if entries is not None:
                 yield from self._exported(entries)
@@ -176,6 +216,7 @@ class Unwrapper:
                 inner = "margin", item._replace(text=shown)
         if inner is None:
             self._seen["plain"] += depth == 0
+            self.is_plain = self._export is None and self._margin.is_settled
             yield item
             return
         name, wrapped = inner

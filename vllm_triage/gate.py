@@ -1,6 +1,6 @@
 """The plain-text gate: which patterns can match a text at all."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
 from typing import Generic, NamedTuple, TypeVar
@@ -12,6 +12,7 @@ from vllm_triage.rules import Pattern
 T = TypeVar("T")
 
 _GRAM = 4
+_ASCII_DIGITS = frozenset("0123456789")
 _PIECE = 65_536
 _MIN_ANCHOR = 4
 # What servers print all day: a text that stands in it tells little.
@@ -48,12 +49,14 @@ class Gate(Generic[T]):
 
     Each item hangs on its longest word, which is looked for first and once for all items
     that share it; one that has no word but `any_of` hangs on each of those. Words are found
-    by their rarest four characters, so that a text is searched once and not for each word.
+    by four of their characters, so that a text is searched once and not for each word.
     """
 
     def __init__(self, items: Iterable[tuple[tuple[str, ...], tuple[str, ...], T]]) -> None:
         groups: defaultdict[str, list[_Entry[T]]] = defaultdict(list)
+        numbered: set[str] = set()
         for number, (words, any_of, item) in enumerate(items):
+            numbered.update(word for word in (*words, *any_of) if _has_digit(word))
             if not words:
                 for word in any_of:
                     groups[word].append(_Entry((), (), item, number))
@@ -61,16 +64,18 @@ class Gate(Generic[T]):
             longest = max(words, key=len)
             rest = tuple(word for word in words if word != longest)
             groups[longest].append(_Entry(rest, any_of, item, None))
+        self._numbered = tuple(sorted(numbered))
         self._short: list[_Word[T]] = []
         self._by_gram: defaultdict[str, list[_Word[T]]] = defaultdict(list)
-        usual = Counter(gram for word in groups for gram in set(_grams(word)))
+        ordinary = _grams(_ORDINARY)
         for place, (word, entries) in enumerate(sorted(groups.items())):
-            item_word = _Word(place, word, entries)
             if len(word) < _GRAM:
-                self._short.append(item_word)
-            else:
-                rarest = min(_grams(word), key=lambda gram: (gram in _ORDINARY, usual[gram], gram))
-                self._by_gram[rarest].append(item_word)
+                self._short.append(_Word(place, word, entries))
+                continue
+            middle = (len(word) - _GRAM) // 2
+            grams = [word[start:][:_GRAM] for start in (0, middle, len(word) - _GRAM)]
+            gram = min(grams, key=lambda one: (one in ordinary, len(self._by_gram.get(one, ()))))
+            self._by_gram[gram].append(_Word(place, word, entries))
 
     def candidates(self, text: str) -> Iterator[T]:
         """Give the items that a text may match, each once."""
@@ -89,6 +94,10 @@ class Gate(Generic[T]):
                 ):
                     yield item
 
+    def numbered(self, text: str) -> tuple[str, ...]:
+        """The words with digits that stand in a text: all in which the gate tells numbers apart."""
+        return tuple(word for word in self._numbered if word in text)
+
     def _words(self, text: str) -> list[_Word[T]]:
         """The words that stand in a text."""
         found = [item for item in self._short if item.word in text]
@@ -98,6 +107,10 @@ class Gate(Generic[T]):
         for gram in grams:
             found += [item for item in self._by_gram[gram] if item.word in text]
         return found
+
+
+def _has_digit(text: str) -> bool:
+    return not _ASCII_DIGITS.isdisjoint(text)
 
 
 def _grams(text: str) -> set[str]:

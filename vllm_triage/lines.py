@@ -1,6 +1,7 @@
 """Lines: the printed text cut into time, level, process, code place and message."""
 
 from enum import StrEnum
+from functools import lru_cache
 from typing import NamedTuple
 
 import regex
@@ -49,6 +50,18 @@ class Line(NamedTuple):
         """What separates the interleaved processes of one input."""
         rank = self.rank if self.process is None and self.raw.lstrip().startswith("[") else None
         return (self.source, self.container, self.process, self.pid, rank)
+
+
+class Prefix(NamedTuple):
+    """What stands before a record's text, cut."""
+
+    time: str | None = None
+    level: Level | None = None
+    process: str | None = None
+    pid: int | None = None
+    rank: int | None = None
+    place: str | None = None
+    is_uvicorn: bool = False
 
 
 class _Cut(NamedTuple):
@@ -133,6 +146,11 @@ _CONTENT = expression(
 )
 REQUESTS = ("Received request ", "Generated response ", "Added request ", "Request log")
 _STATISTICS = expression(r"(?:Engine \d+: |\d+ Engines Aggregated: )?Avg prompt throughput: ")
+# vLLM's own prefix, or no more than the process: each of its parts ends with its one blank.
+_USUAL = expression(
+    r"(?:\([^()]{1,120}\) )*(?:(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? \[?[\w./<>+-]+:\d+\] )?"
+)
+_MAX_PREFIX = 200
 _GLUED = expression(
     r"(?:it/s|s/it|toks/s|\?it/s)[^\[\]]{0,40}\](?=(?:DEBUG|INFO|WARNING|ERROR) \d\d-\d\d )"
 )
@@ -182,6 +200,55 @@ def _process(found: regex.Match[str], text: str) -> _Cut | None:
     )
 
 
+def usual_prefix(text: str) -> tuple[Prefix, int] | None:
+    """A prefix of the usual form and its length, looked up; None where a text must be cut part by part."""
+    end = text.find("] ", 0, _MAX_PREFIX) + 2
+    if end > 1:
+        prefix = _usual(text[:end])
+        if prefix is not None and prefix.place is not None:
+            # Behind the code place only the name of another process is cut.
+            return None if text.startswith(("(", "[rank"), end) else (prefix, end)
+    if text[:1] == "(":
+        end = text.find(") ", 0, _MAX_PREFIX) + 2
+        prefix = _usual(text[:end]) if end > 1 else None
+        if prefix is not None and text[end : end + 1] not in _BY_FIRST:
+            return prefix, end
+    return None
+
+
+@lru_cache(maxsize=4096)
+def _usual(text: str) -> Prefix | None:
+    if _USUAL.fullmatch(text) is None:
+        return None
+    prefix, rest = _prefix(text + "x")
+    return prefix if rest == "x" else None
+
+
+def _prefix(text: str) -> tuple[Prefix, str]:
+    """Cut a text part by part; the rest is what was said."""
+    time = level = process = pid = rank = place = None
+    uvicorn = False
+    rest = text
+    for _ in range(8):
+        if not rest or rest[0] not in _BY_FIRST:
+            break
+        cut = _cut(rest)
+        if cut is None:
+            break
+        uvicorn = cut.level is not None and cut.place is None and cut.time is None
+        rest = cut.rest
+        time = cut.time or time
+        level = cut.level or level
+        # Stacked prefixes come outermost first: the innermost names the process that printed.
+        process = cut.process or process
+        pid = cut.pid if cut.pid is not None else pid
+        rank = cut.rank if cut.rank is not None else rank
+        place = cut.place or place
+        if cut.place is not None and not rest.startswith(("(", "[rank")):
+            break
+    return Prefix(time, level, process, pid, rank, place, uvicorn), rest
+
+
 def parse(
     source: str,
     number: int,
@@ -228,29 +295,11 @@ def _parse(
     level: Level | None,
     container: str | None,
 ) -> Line:
-    process: str | None = None
-    pid: int | None = None
-    rank: int | None = None
-    place: str | None = None
-    uvicorn = False
-    rest = text
-    for _ in range(8):
-        if not rest or rest[0] not in _BY_FIRST:
-            break
-        cut = _cut(rest)
-        if cut is None:
-            break
-        uvicorn = cut.level is not None and cut.place is None and cut.time is None
-        rest = cut.rest
-        time = cut.time or time
-        level = cut.level or level
-        # Stacked prefixes come outermost first: the innermost names the process that printed.
-        process = cut.process or process
-        pid = cut.pid if cut.pid is not None else pid
-        rank = cut.rank if cut.rank is not None else rank
-        place = cut.place or place
-        if cut.place is not None and not rest.startswith(("(", "[rank")):
-            break
+    known = usual_prefix(text)
+    prefix, rest = _prefix(text) if known is None else (known[0], text[known[1] :])
+    time = prefix.time or time
+    level = prefix.level or level
+    _, _, process, pid, rank, place, uvicorn = prefix
     if rest[-1:].isspace():
         rest = rest.rstrip()
     if "content" in rest:

@@ -33,6 +33,11 @@ class Margin:
         """What it has learnt; the same state reads the same line the same way."""
         return self._is_first, self._is_known, self._indent
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is known that there is none."""
+        return self._is_known and self._shape is None and not self._indent and not self._is_first
+
     def without(self, text: str, *, is_whole: bool = True) -> str:
         """Give the text without margin; its own indentation stays.
 

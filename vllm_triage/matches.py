@@ -12,6 +12,7 @@ import regex
 from vllm_triage.catalogue import Catalogue
 from vllm_triage.conditions import accepts, in_bounds, raised_so, satisfies
 from vllm_triage.events import Event
+from vllm_triage.expressions import expression
 from vllm_triage.gate import Gate
 from vllm_triage.kinds import Confidence, Kind, Level, Phase, Role, Severity
 from vllm_triage.lines import Line, Origin
@@ -25,8 +26,9 @@ _LOG = logging.getLogger(__name__)
 _MAX_TEXT = 262_144
 _MAX_STREAKS = 1024
 # Texts that are said again, as by each rank of a server that is started again and again.
-_MAX_SAID = 512
+_MAX_SAID = 256
 _MAX_SAID_TEXT = 4096
+_ZEROES = str.maketrans("123456789", "000000000")
 
 
 class Recogniser(NamedTuple):
@@ -80,9 +82,9 @@ class Unknown(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """What a pattern's regex found in a text."""
+    """Where a pattern's regex found what."""
 
-    fields: dict[str, str | float | None]
+    groups: tuple[tuple[str, int, int], ...]
     start: int
     bounded: int
     """Where the last of the numbers that have bounds stands, -1 for none."""
@@ -93,6 +95,8 @@ class _Candidate:
     """A pattern that may match an event, and what its regex found, once it was tried."""
 
     recogniser: Recogniser
+    is_blind: bool
+    """Whether its regex finds the same whatever the digits are."""
     is_tried: bool = False
     found: _Found | None = None
 
@@ -104,7 +108,17 @@ class _Moment(NamedTuple):
     quantization: str | None
 
 
-_Key = tuple[str, Level, str | None, tuple[Frame, ...]]
+_Key = tuple[str, tuple[str, ...], Level, str | None, tuple[Frame, ...]]
+
+
+_ANY_DIGIT = expression(r"\{\d*,?\d*\}|(?<!\\)\[\^?0-9")
+_TELLS_DIGITS = expression(r"[0-9]|\(\?P=")
+
+
+@cache
+def is_blind(text: str) -> bool:
+    """Tell whether a regex matches a text with other digits just so; sure where it says so."""
+    return _TELLS_DIGITS.search(_ANY_DIGIT.sub("", text)) is None
 
 
 @cache
@@ -183,13 +197,15 @@ class Matcher:
             item = candidate.recogniser
             if item.id in self.timed_out or not _fits(item.pattern, moment, run):
                 continue
-            if not candidate.is_tried:
-                candidate.found = self._search(item, event)
+            if candidate.is_blind and candidate.is_tried:
+                found = candidate.found
+            else:
+                found = candidate.found = self._search(item, event)
                 candidate.is_tried = True
-            if candidate.found is None:
+            if found is None:
                 self._break(item, event)
                 continue
-            match = _match(item, candidate.found, event, run, moment, position)
+            match = _match(item, found, event, run, moment, position)
             if not in_bounds(item.pattern, match.fields):
                 self._break(item, event)
                 continue
@@ -198,10 +214,13 @@ class Matcher:
                 yield whole
 
     def _candidates(self, level: Level, event: Event) -> list[_Candidate]:
-        """The patterns that may match; remembered where the same may be said again."""
+        """The patterns that may match; remembered, as the same is said again with other numbers."""
         if event.origin is not Origin.LOG or len(event.text) > _MAX_SAID_TEXT:
             return self._new_candidates(level, event)
-        key = (event.text, level, event.exception, event.frames)
+        text = event.text
+        key = (
+            text.translate(_ZEROES), self._gate.numbered(text), level, event.exception, event.frames,
+        )  # fmt: skip
         found = self._said.get(key)
         if found is None:
             found = self._new_candidates(level, event)
@@ -212,7 +231,7 @@ class Matcher:
 
     def _new_candidates(self, level: Level, event: Event) -> list[_Candidate]:
         return [
-            _Candidate(item)
+            _Candidate(item, is_blind(item.pattern.regex))
             for item in self._gate.candidates(event.text)
             if accepts(item.pattern, level, event.origin) and raised_so(item.pattern, event)
         ]
@@ -231,12 +250,12 @@ class Matcher:
             return None
         if found is None:
             return None
-        groups = found.groupdict()
+        names = found.groupdict()
         bounded = [
-            found.start(name) for name in (*pattern.at_least, *pattern.at_most) if name in groups
+            found.start(name) for name in (*pattern.at_least, *pattern.at_most) if name in names
         ]
-        captured = {name: value for name, value in groups.items() if value is not None}
-        return _Found({**pattern.facts, **captured}, found.start(), max(bounded, default=-1))
+        groups = tuple((name, *found.span(name)) for name in names if found[name] is not None)
+        return _Found(groups, found.start(), max(bounded, default=-1))
 
     def _break(self, item: Recogniser, event: Event) -> None:
         if item.pattern.times > 1 and event.origin is Origin.STATISTICS:
@@ -300,7 +319,8 @@ def _match(
 ) -> Match:
     # In a benchmark's table the row that is out of bounds states the fault, not the title.
     start = found.bounded if found.bounded >= 0 and len(event.lines) > 1 else found.start
-    fields = {**dict(event.observed), **found.fields}
+    fields: dict[str, str | float | None] = {**dict(event.observed), **item.pattern.facts}
+    fields.update((name, event.text[first:last]) for name, first, last in found.groups)
     line = event.line_at(start)
     return Match(item, event, line, fields, run, moment.phase, moment.quantization, position)
 

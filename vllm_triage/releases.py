@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 import regex
 
 from vllm_triage.expressions import expression
-from vllm_triage.lines import Line
+from vllm_triage.lines import Key, Line
 from vllm_triage.tables import folder
 from vllm_triage.tracebacks import Frame, frame
 from vllm_triage.versions import parse
@@ -148,18 +148,31 @@ class Release:
         if self._frame is not None and self._frame[0] == line.key:
             found = self._frame[1]
             self._frame = None
-            self._places.add(
-                Place(found.file, site(f"{found.function} {text.strip()}"), found.line)
-            )
+            self._places.add(_place(found, text))
         if line.place is not None:
             file, _, number = line.place.rpartition(":")
             if file.endswith(".py") and number.isdigit() and text[:1].isalnum():
                 name = file.rpartition("/")[2]
                 self._places.add(Place(name, site(text[:WORDS]), int(number[:9])))
-        if "/vllm/" in text and 'File "' in text:
-            inner = frame(text)
-            if inner is not None and inner.file.startswith("vllm/"):
-                self._frame = (line.key, inner)
+        inner = own_frame(text)
+        if inner is not None:
+            self._frame = (line.key, inner)
+
+    def inside(self, key: Key, text: str, own: Frame | None) -> bool:
+        """Take an indented line that names no package, with the frame of vLLM's that it is.
+
+        False, and nothing taken, where it may go on from what was said before.
+        """
+        if self._awaited is not None:
+            return False
+        if len(self._places) >= _MAX_PLACES:
+            return True
+        if self._frame is not None and self._frame[0] == key:
+            self._places.add(_place(self._frame[1], text))
+            self._frame = None
+        if own is not None:
+            self._frame = (key, own)
+        return True
 
     def _packages(self, line: Line, text: str) -> None:
         awaited, self._awaited = self._awaited, None
@@ -197,6 +210,31 @@ class Release:
         if self._known[0] != len(self._places):
             self._known = (len(self._places), newest(self._places))
         return self._known[1]
+
+
+def names_package(text: str) -> bool:
+    """Tell whether a text may name an installed vLLM or its image."""
+    return ("vllm" in text or "vLLM V" in text) and bool(
+        text.startswith("Name: vllm")
+        or text.rstrip().endswith(_ASKED)
+        or _LISTED.match(text)
+        or ("vllm-" in text and ":v" in text and _IMAGE.search(text))
+        or _INSTALLED.search(text)
+    )
+
+
+def own_frame(text: str) -> Frame | None:
+    """The frame of vLLM's own code that a line is."""
+    if "/vllm/" in text and 'File "' in text:
+        inner = frame(text)
+        if inner is not None and inner.file.startswith("vllm/"):
+            return inner
+    return None
+
+
+def _place(found: Frame, text: str) -> Place:
+    """The statement in the source line under a frame."""
+    return Place(found.file, site(f"{found.function} {text.strip()}"), found.line)
 
 
 def newest(places: Iterable[Place]) -> str | None:

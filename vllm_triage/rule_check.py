@@ -6,12 +6,13 @@ from pathlib import Path
 import regex
 
 from vllm_triage import command_check, templates
+from vllm_triage.assembler import Assembler
 from vllm_triage.catalogue import Catalogue, files, load, read
 from vllm_triage.conditions import satisfies
 from vllm_triage.derived import NAMES as DERIVED
 from vllm_triage.envelopes import Unwrapper
 from vllm_triage.errors import RuleError
-from vllm_triage.events import Assembler, Event
+from vllm_triage.events import Event
 from vllm_triage.facts import FAMILIES, build, seconds_field
 from vllm_triage.kinds import Kind, Phase
 from vllm_triage.lines import parse

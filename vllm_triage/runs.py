@@ -7,9 +7,11 @@ from vllm_triage.arguments import config_fields, pairs, printed_arguments
 from vllm_triage.echoes import devices
 from vllm_triage.expressions import expression
 from vllm_triage.kinds import Level, Phase
-from vllm_triage.lines import Line, Origin
+from vllm_triage.lines import Key, Line, Origin, Prefix
 from vllm_triage.phases import READY, STARTED, STARTING, STOPPING
+from vllm_triage.releases import names_package
 from vllm_triage.run import Run
+from vllm_triage.tracebacks import Frame
 
 _MAX_ARGUMENTS_TEXT = 65536
 _MAX_RUNS = 4096
@@ -41,9 +43,6 @@ _LISTED_GPU = expression(
 # Bootstrap : Using eth0:10.0.0.1<0>; NET/Socket : Using [0]docker0:172.17.0.1<0> [1]ens5:10.0.0.1<0>
 _INTERFACE = expression(r"(?<=[\s\]])([a-z][\w.-]{1,14}):[\w.:%\[\]]{3,50}<\d+>")
 _VIRTUAL = expression(r"docker|veth|virbr|br-|lo$|cni|flannel|cali|tun|tap|podman")
-# Without any of these in a record of vLLM's logger the run learns nothing from it.
-_FACTS = ("version", "rgs: ", "args:", "█", "LLM engine", " : Using ", "GPU ", "CUDA_VISIBLE_DEVICES",
-          "KV cache size: ", " blocks: ", "world size ", "orch", "ccl==", "GiB", " took ")  # fmt: skip
 _TURNS = (*READY, *STOPPING, *STARTING)
 _ECHOES = ("vllm serve ", "openai.api_server", " run ", "args:", "command:", "entrypoint:")
 
@@ -64,16 +63,33 @@ class Served(NamedTuple):
     """Whether the engine speaks of requests or of its own statistics."""
 
 
-def says_nothing(text: str) -> bool:
-    """Tell a message of vLLM's logger from which a run with a banner learns no more than the time."""
-    return not text.startswith(_TURNS) and not any(word in text for word in _FACTS)
-
-
 def service(text: str) -> tuple[bool, bool]:
     """Whether an access line shows the API in use, and whether it shows a request answered."""
     found = _POST.search(text)
     is_service = found is not None or _OK.search(text) is not None
     return is_service, found is not None and found[1] == "2"
+
+
+# Without one of these an indented line says nothing but which packages there are.
+_TELLING = (
+    "rgs: ", "█", "LLM engine", *_ECHOES, " : Using ", "GPU ", "CUDA_VISIBLE_DEVICES",
+    "KV cache size: ", " blocks: ", "world size ", "ccl==", "NCCL version", "GiB", " took ",
+)  # fmt: skip
+
+
+def says_nothing(text: str) -> bool:
+    """Tell that an indented line of a log states no fact of its run; sure where it says so."""
+    return not (
+        any(words in text for words in _TELLING)
+        or _BANNER.search(text)
+        or _TORCH.search(text)
+        or names_package(text)
+    )
+
+
+def is_idle_talk(text: str) -> bool:
+    """Tell a message of vLLM's logger from which a run with a banner learns no more than the time."""
+    return not text.startswith(_TURNS) and says_nothing(text)
 
 
 class Runs:
@@ -144,6 +160,25 @@ class Runs:
         if line.time is not None:
             run.first_seen = run.first_seen or line.time
             run.last_seen = line.time
+        run.lines += 1
+        return run
+
+    def inside(self, key: Key, prefix: Prefix, text: str, own: Frame | None) -> Run | None:
+        """Take an indented line of a traceback that `says_nothing`; give its run.
+
+        `own` is the frame of vLLM's that it is. None, and nothing taken, where it may go on
+        from what was said before.
+        """
+        run = self._current.get(key[:2])
+        if run is None or (prefix.level is None and run.echoes.is_waiting):
+            return None
+        if run.release.is_open and not run.release.inside(key, text, own):
+            return None
+        if len(self._current) > 1:
+            self._current.move_to_end(key[:2])
+        if prefix.time is not None:
+            run.first_seen = run.first_seen or prefix.time
+            run.last_seen = prefix.time
         run.lines += 1
         return run
 

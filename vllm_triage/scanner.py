@@ -4,10 +4,12 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
 from vllm_triage.arguments import Value
+from vllm_triage.assembler import Assembler
 from vllm_triage.catalogue import Catalogue, load
 from vllm_triage.collector import Collector
 from vllm_triage.envelopes import Text, Unwrapper
-from vllm_triage.events import Assembler, Event
+from vllm_triage.events import Event
+from vllm_triage.express import Express
 from vllm_triage.incidents import fold
 from vllm_triage.kinds import Level, Severity
 from vllm_triage.lines import Key, Origin, parse
@@ -103,6 +105,7 @@ class Scanner:
         self._sieve = Sieve(self._learner, self._unwrapper)
         self._speakers.clear()
         self._after_blank = False
+        self._express = Express(name, self._unwrapper, self._assembler, self._runs)
 
     @property
     def name(self) -> str:
@@ -146,6 +149,8 @@ class Scanner:
     def feed_numbered(self, number: int, text: str) -> None:
         """Take the physical line with this 1-based number."""
         self._number = number
+        if text.isascii() and self._express.take(number, text.encode("ascii")):
+            return
         for item in self._unwrapper.feed(number, text):
             self._text(item.number, item.text, text if not item.unwrapped else item.text, item)
 
@@ -174,8 +179,12 @@ class Scanner:
                     self._skip(piece)
                     at = piece.stop
                     continue
-                self._physical(first + piece, block.raw[piece])
                 at = piece + 1
+                if self._express.take(first + piece, block.raw[piece]):
+                    self._number = first + piece
+                    self._after_blank = False
+                    continue
+                self._physical(first + piece, block.raw[piece])
                 if self._unwrapper.state != state or self._reads_records != reads_records:
                     break
 

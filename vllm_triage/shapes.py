@@ -22,7 +22,7 @@ from vllm_triage.kinds import Level
 from vllm_triage.lines import REQUESTS, Key, Line, Origin, parse
 from vllm_triage.matches import TIMEOUT_S, compiled
 from vllm_triage.rules import Pattern
-from vllm_triage.runs import says_nothing, service
+from vllm_triage.runs import is_idle_talk, service
 from vllm_triage.sources import decoded
 from vllm_triage.statistics import TABLE
 from vllm_triage.tracebacks import exception_name, frame, separator
@@ -231,7 +231,7 @@ class Learner:
             line.place is not None
             and line.level in _IDLE
             and bool(text.strip())
-            and says_nothing(text)
+            and is_idle_talk(text)
             and TABLE not in text
             and separator(text) is None
             and frame(text) is None

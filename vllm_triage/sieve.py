@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from vllm_triage.assembler import MAX_MESSAGE_LINES
 from vllm_triage.envelopes import Unwrapper
-from vllm_triage.events import MAX_MESSAGE_LINES
 from vllm_triage.lines import Key, Origin
 from vllm_triage.runs import Served
 from vllm_triage.shapes import (
@@ -26,6 +26,8 @@ _MAX_SHAPES = 16_384
 # When a shape is worth learning: what logs say in passing comes again less surely.
 _OFTEN = 2
 _VERY_OFTEN = 6
+_MAX_LOUD = 2_048
+_MAX_LOUD_LINE = 512
 
 
 @dataclass(slots=True)
@@ -202,6 +204,8 @@ class Sieve:
         self._answers: set[bytes] = set()
         self._sizes: tuple[int, ...] = ()
         self._seen: dict[bytes, int] = {}
+        self._loud: set[bytes] = set()
+        """Shapes that are surely never worth learning."""
 
     def sift(self, block: Block, start: int, *, reads_records: bool) -> Iterator[Stretch | int]:
         """Give, in order, the lines from `start` on: an index to be read, or a stretch that need not be.
@@ -228,7 +232,10 @@ class Sieve:
         block.records.clear()
         shapes, answers = block.shapes, self._answers
         odd = [index for index, shape in enumerate(shapes[start:], start) if shape not in answers]
-        return [index for index in odd if not self._is_quiet(block, index)]
+        loud = self._loud
+        return [
+            index for index in odd if shapes[index] in loud or not self._is_quiet(block, index)
+        ]
 
     def _is_quiet(self, block: Block, index: int) -> bool:
         mapped, raw = block.shapes[index], block.raw[index]
@@ -258,27 +265,31 @@ class Sieve:
 
     def _study(self, mapped: bytes, raw: bytes) -> None:
         """Learn a shape when it has come a few times."""
-        if may_be_quiet(mapped):
-            self._learn(mapped, raw, _OFTEN)
-            return
-        head = head_of(mapped)
+        head = None if may_be_quiet(mapped) else head_of(mapped)
         if head is not None:
             if self._came(head) == _OFTEN:
                 shape = self._learner.learn_head(raw, self._unwrapper)
                 if shape is not None:
                     self._known[head] = shape
                     self._sizes = tuple(sorted({*self._sizes, len(head)}))
-        elif may_be_idle_talk(mapped):
-            self._learn(mapped, raw, _VERY_OFTEN)
-
-    def _learn(self, mapped: bytes, raw: bytes, often: int) -> None:
-        if self._came(mapped) != often:
             return
-        shape = self._learner.learn(raw, self._unwrapper)
-        if shape is not None:
-            self._known[mapped] = shape
-            if shape.origin is Origin.ACCESS:
-                self._answers.add(mapped)
+        often = _OFTEN if may_be_quiet(mapped) else _VERY_OFTEN if may_be_idle_talk(mapped) else 0
+        if often and self._came(mapped) != often:
+            return
+        shape = self._learner.learn(raw, self._unwrapper) if often else None
+        if shape is None:
+            self._never(mapped)
+            return
+        self._known[mapped] = shape
+        if shape.origin is Origin.ACCESS:
+            self._answers.add(mapped)
+
+    def _never(self, mapped: bytes) -> None:
+        """Remember that a shape is not worth a look."""
+        if len(self._loud) >= _MAX_LOUD:
+            self._loud.clear()
+        if len(mapped) <= _MAX_LOUD_LINE:
+            self._loud.add(mapped)
 
     def _came(self, mapped: bytes) -> int:
         """How often it has come so far."""
