@@ -16,8 +16,13 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+from tests.bench_rivals import anchors
 from tests.bench_rows import NAMES, Row, Setting, measure
+from vllm_triage.catalogue import load
 
+PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
+_BEGIN = "<!-- figures -->"
+_END = "<!-- end of figures -->"
 _HEAD = ("work", "against", "ours", "theirs", "ratio", "bar", "met")
 _PACKAGES = ("vllm-triage", "regex", "pydantic", "click", "hyperscan", "drain3", "searchkit")
 _PROGRAMS = ("grep", "rg", "fail2ban-regex")
@@ -45,28 +50,44 @@ def main() -> None:
         help="only the rows whose name begins so; may be given again",
     )
     parser.add_argument("--list", action="store_true", help="name the rows")
+    parser.add_argument(
+        "--write", action="store_true", help="also put the table into docs/performance.md"
+    )
     options = parser.parse_args()
     names = [name for name in NAMES if not options.row or name.startswith(tuple(options.row))]
     if options.list or not names:
         print("\n".join(NAMES))  # noqa: T201
         sys.exit(0 if options.list else 2)
     size, rounds = (5, 3) if options.quick else (options.size, options.rounds)
+    if options.write and _BEGIN not in PAGE.read_text("utf-8"):
+        parser.error(f"{PAGE.name} has no line {_BEGIN}")
+    lines = []
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         setting = Setting(Path(folder), size * 1_000_000, rounds)
         for line in page(setting, names):
             print(line, flush=True)  # noqa: T201
+            lines.append(line)
+    if options.write:
+        PAGE.write_text(with_table(PAGE.read_text("utf-8"), lines), "utf-8")
 
 
 def page(setting: Setting, names: list[str]) -> Iterator[str]:
     """Give the table in Markdown, each row when it is measured, and what it was measured on."""
     yield f"Measured {datetime.now(UTC):%Y-%m-%d} on {_machine()}."
     yield f"{_versions()}."
-    yield f"Logs of {setting.size // 1_000_000} MB; medians of {setting.rounds} pairs, smallest and largest in brackets."
+    yield f"Logs of {setting.size // 1_000_000} MB; medians of {setting.rounds} pairs, smallest and largest in brackets. {len(anchors(load()))} keywords."
     yield ""
     yield f"| {' | '.join(_HEAD)} |"
     yield "|" + "---|" * len(_HEAD)
     for row in measure(setting, names):
         yield _line(row)
+
+
+def with_table(text: str, lines: list[str]) -> str:
+    """The page with these lines between its marks."""
+    before, _, rest = text.partition(_BEGIN)
+    after = rest.partition(_END)[2]
+    return "\n".join((before + _BEGIN, "", *lines, "", _END + after))
 
 
 def _line(row: Row) -> str:

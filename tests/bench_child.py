@@ -1,25 +1,29 @@
 """Runs one command and prints what it took; a process of its own, so that nothing of the bench counts.
 
-`python bench_child.py FILE COMMAND...`: the command reads nothing, its output is thrown away
-and its errors go to FILE. Prints seconds on the clock, seconds of processors, bytes of
+`python bench_child.py FILE COMMAND...`: the command reads nothing, its errors go to FILE and
+its output to another file that is thrown away (with `/dev/null` grep ends at its first hit,
+whatever it is to count). Prints seconds on the clock, seconds of processors, bytes of
 memory at the peak of its largest process, exit code.
 """
 
 import os
 import sys
+import tempfile
 import time
 
 
 def main() -> None:
     errors, *command = sys.argv[1:]
-    quiet = os.open(os.devnull, os.O_RDWR)
+    nothing = os.open(os.devnull, os.O_RDONLY)
     told = os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    output, path = tempfile.mkstemp()
+    os.unlink(path)  # noqa: PTH108
     start = time.perf_counter()
     child = os.fork()
     if not child:
         try:
-            os.dup2(quiet, 0)
-            os.dup2(quiet, 1)
+            os.dup2(nothing, 0)
+            os.dup2(output, 1)
             os.dup2(told, 2)
             os.execvp(command[0], command)
         except OSError as error:

@@ -18,6 +18,7 @@ class Command(NamedTuple):
 
     argv: tuple[str, ...]
     codes: tuple[int, ...] = (0,)
+    locale: str | None = None
 
 
 class Took(NamedTuple):
@@ -36,7 +37,7 @@ def took(command: Command) -> Took:
             capture_output=True,
             text=True,
             check=True,
-            env={**os.environ, "LC_ALL": "C"},
+            env={**os.environ, **({"LC_ALL": command.locale} if command.locale else {})},
         )
         wall, cpu, peak, code = done.stdout.split()
         if int(code) not in command.codes:

@@ -55,11 +55,11 @@ def anchors(catalogue: Catalogue) -> tuple[str, ...]:
 
 
 def grep(log: Path, folder: Path) -> Command | None:
-    return _program("grep", "-c", "-F", "-f", str(keywords(folder)), str(log))
+    return _program("grep", "-c", "-F", "-f", str(keywords(folder)), str(log), locale="C")
 
 
 def ripgrep(log: Path, folder: Path) -> Command | None:
-    return _program("rg", "-c", "-F", "-f", str(keywords(folder)), str(log))
+    return _program("rg", "-c", "-F", "-f", str(keywords(folder)), str(log), locale="C")
 
 
 def one_regex(log: Path, folder: Path) -> Command:
@@ -80,13 +80,11 @@ def searchkit(log: Path, folder: Path) -> Command | None:
 def fail2ban(log: Path, folder: Path) -> Command | None:
     path = folder / "filter.conf"
     path.write_text(_FILTER, "utf-8")
-    return _program(
-        "fail2ban-regex", "--print-no-missed", "--no-check-all", str(log), str(path), codes=(0, 1)
-    )
+    return _program("fail2ban-regex", "--print-no-missed", "--no-check-all", str(log), str(path))
 
 
-def _program(name: str, *args: str, codes: tuple[int, ...] = (0, 1)) -> Command | None:
-    return Command((name, *args), codes) if shutil.which(name) else None
+def _program(name: str, *args: str, locale: str | None = None) -> Command | None:
+    return Command((name, *args), (0, 1), locale) if shutil.which(name) else None
 
 
 def _ours(name: str, log: Path) -> Command:

@@ -10,7 +10,7 @@ import pytest
 import regex
 
 from tests import bench_logs
-from tests.bench import page
+from tests.bench import PAGE, page, with_table
 from tests.bench_measure import Command, in_turn, took
 from tests.bench_rows import NAMES, Setting, measure
 from tests.bench_rules import doubled
@@ -120,6 +120,14 @@ def test_commands_run_in_turn(tmp_path: Path) -> None:
     assert [len(one) for one in found] == [2, 2]
 
 
+def test_grep_counts_to_the_end(tmp_path: Path) -> None:
+    """It stops at its first hit where it sees that nobody reads its output."""
+    seen = tmp_path / "seen"
+    took(Command(("sh", "-c", f"test -f /dev/stdout && echo file >{seen}")))
+
+    assert seen.read_text() == "file\n"
+
+
 def test_a_command_that_fails_is_no_figure() -> None:
     with pytest.raises(RuntimeError, match="ended with 3: lost"):
         took(Command(("sh", "-c", "echo lost >&2; exit 3"), (0, 1)))
@@ -153,3 +161,13 @@ def test_a_program_that_is_missing_is_said(
     assert lines[-2].split(" | ")[3:] == ["not installed", "", "at least 1x", " |"]
     assert len(lines) == 8
     assert "no grep" in lines[1]
+
+
+def test_the_table_goes_between_the_marks_of_the_page() -> None:
+    text = PAGE.read_text("utf-8")
+    written = with_table(text, ["first", "second"])
+
+    assert "figures -->\n\nfirst\nsecond\n\n<!-- end of figures -->" in written
+    assert with_table(written, ["other"]) == with_table(text, ["other"])
+    assert text.split("<!--")[0] == written.split("<!--")[0]
+    assert text.split("-->")[-1] == written.split("-->")[-1]
