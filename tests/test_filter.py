@@ -170,3 +170,59 @@ def test_interleaved_pods_are_runs_of_their_own() -> None:
     }
     assert by_pod["a"] == by_pod["b"] != set()
     assert len(last) == len(by_pod["a"]) * 2
+
+
+OOM = "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.10 GiB of which 1.00 GiB is free."
+BANNER = (
+    "(APIServer pid=1) INFO 12-01 05:00:00 [api_server.py:1896] vLLM API server version 0.10.2"
+)
+READY = "(APIServer pid=1) INFO:     Application startup complete."
+DEAD = (
+    "(APIServer pid=1) ERROR 12-01 05:01:02 [core_client.py:600] "
+    "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue."
+)
+
+
+def test_a_consequence_that_is_the_last_line_is_told_after_one_quiet_time() -> None:
+    told: list[Update] = []
+    stream = Filter(tell=told.append, scanner=Scanner("<stdin>", like=SCANNER), idle_s=2.0)
+    stream.feed(as_lines([BANNER, DEAD]) + b"\n", now=1.0)
+    stream.tick(2.5)
+    assert told == []
+    stream.tick(3.5)
+
+    assert [one.kind for one in told] == ["engine.dead"]
+
+
+@pytest.mark.parametrize("protocol", [Protocol.LINES, Protocol.JSON])
+def test_a_fault_after_the_server_was_ready_again_is_a_new_incident(protocol: Protocol) -> None:
+    """And what waited for its cause is told before its run is closed, though it was never quiet."""
+    first = Scanner("<stdin>", like=SCANNER)
+    first.forgets_past_runs = True
+    told: list[Update] = []
+    stream = Filter(protocol, tell=told.append, scanner=first)
+    rows = [BANNER, READY, DEAD] * 3
+    stream.feed(as_lines(rows) if protocol is Protocol.LINES else as_pod(rows), now=1.0)
+    stream.close()
+
+    assert [(one.id.rpartition(":")[2], one.revision, one.count) for one in told] == [
+        ("3", 1, 1),
+        ("6", 1, 1),
+        ("9", 1, 1),
+    ]
+
+
+def as_pod(rows: list[str]) -> bytes:
+    return b"".join(
+        json.dumps({"log": row, "pod_name": "a", "container_name": "b"}).encode() + b"\n"
+        for row in rows
+    )
+
+
+def test_a_consequence_whose_cause_is_known_does_not_say_that_it_is_missing() -> None:
+    rows = [BANNER, f"ERROR 12-01 05:01:00 [core.py:7] torch.OutOfMemoryError: {OOM}", DEAD]
+    _, told = passed(Protocol.LINES, [as_lines(rows)])
+
+    assert [one.title for one in told if one.kind == "engine.dead"][-1] == "The engine died"
+    _, alone = passed(Protocol.LINES, [as_lines([BANNER, DEAD])])
+    assert [one.title for one in alone] == ["The engine died, and the cause is not in this log"]

@@ -119,9 +119,9 @@ def test_each_message_knows_when_and_by_whom_it_was_printed() -> None:
     ]
 
     assert [(one.number, one.text, one.container, one.time) for one in texts if one.text] == [
-        (6, "a", "vllm-a.service", "1777629640000001"),
-        (6, "b", "vllm-a.service", "1777629640000001"),
-        (17, "c", "vllm-b.service", "1777629640000002"),
+        (6, "a", "vllm-a.service", "2026-05-01T10:00:40.000001Z"),
+        (6, "b", "vllm-a.service", "2026-05-01T10:00:40.000001Z"),
+        (17, "c", "vllm-b.service", "2026-05-01T10:00:40.000002Z"),
     ]
 
 

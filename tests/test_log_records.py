@@ -94,9 +94,10 @@ def test_a_line_is_a_whole_otlp_message_with_the_names_of_the_conventions() -> N
 
 
 def test_an_incomplete_time_is_left_out() -> None:
-    record, _ = decoded(otel.line(update("03-01 11:59:00"), CONTEXT))
+    record, attributes = decoded(otel.line(update("ERROR 03-01 11:59:00 [core.py:7]"), CONTEXT))
 
     assert "timeUnixNano" not in record
+    assert attributes["vllm_triage.first_seen"] == "03-01 11:59:00"
     assert record["observedTimeUnixNano"] == str(NOW)
 
 

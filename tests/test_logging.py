@@ -108,7 +108,9 @@ def test_nothing_that_goes_wrong_reaches_the_application(
 
     said = [record for record in caplog.records if record.name == "vllm_triage"]
     assert len(said) == 1
-    assert "could not be analysed" in said[0].message
+    assert (
+        said[0].message == "an incident could not be told (ValueError: no room); logging goes on"
+    )
 
 
 def test_what_it_says_itself_is_never_read(caplog: pytest.LogCaptureFixture) -> None:
@@ -224,3 +226,116 @@ except OutOfMemoryError:
     assert rows[0].endswith("] vLLM API server version 0.10.2")
     assert all(row.startswith("ERROR ") for row in rows[1:])
     assert rows[-1].endswith(f"torch.OutOfMemoryError: {OOM}")
+
+
+def test_a_listener_that_fails_and_a_wrong_record_cost_no_knowledge_of_the_run(
+    logger: logging.Logger,
+) -> None:
+    told: list[Update] = []
+
+    def tell(update: Update) -> None:
+        if update.kind is Kind.OOM_LOAD and not told:
+            told.append(update)
+            raise OSError("no route to the pager")
+        told.append(update)
+
+    handler, _ = attached(logger, tell=tell)
+    logger.info("non-default args: %s", {"model": "org/name", "max_model_len": 8192})
+    handler.handle(
+        logging.LogRecord("vllm", logging.INFO, "/x/a.py", 1, "%d things", ("none",), None)
+    )
+    crash(logger)
+    handler.close()
+
+    first = told[0]
+    assert "org/name" in " ".join(step.command or "" for step in first.fix_steps)
+    # It was told, though its listener failed: not again as a new one.
+    assert [one.revision for one in told if one.id == first.id] == [1]
+    assert {one.kind for one in told} == {Kind.OOM_LOAD, Kind.ENGINE_DEAD}
+
+
+def test_after_a_fault_of_ours_no_id_comes_twice(
+    logger: logging.Logger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handler, told = attached(logger)
+    text = f"torch.OutOfMemoryError: {OOM}"
+    logger.error(text)
+    with monkeypatch.context() as patched:
+        patched.setattr("vllm_triage.scanner.Scanner.feed_numbered", crash_as)
+        logger.error("a line that breaks it")
+    logger.error(text)
+    handler.close()
+
+    ids = [one.id for one in told if one.revision == 1]
+    assert len(ids) == 2
+    assert len(set(ids)) == 2
+
+
+def test_a_file_that_cannot_be_opened_keeps_no_server_from_starting(
+    logger: logging.Logger, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    handler = TriageHandler(file=tmp_path / "none" / "incidents.ndjson")
+    logger.addHandler(handler)
+    crash(logger)
+
+    said = [one.getMessage() for one in caplog.records if one.name == "vllm_triage"]
+    assert said[0] == (
+        f"{tmp_path}/none/incidents.ndjson: cannot be written: No such file or directory; "
+        "incidents are logged here"
+    )
+    assert said[1].startswith("fatal: GPU out of memory")
+
+
+def test_each_process_tells_under_a_name_of_its_own(tmp_path: Path) -> None:
+    script = f"""
+import logging, os, sys
+from vllm_triage.logging import TriageHandler
+logger = logging.getLogger("vllm.v1.engine.core")
+logger.propagate = False
+logger.setLevel(logging.INFO)
+logger.addHandler(TriageHandler(file={str(tmp_path / "told")!r}))
+logger.info("non-default args: %s", {{"model": "org/name"}})
+child = os.fork()
+logger.error("torch.OutOfMemoryError: {OOM}")
+logging.shutdown()
+if not child:
+    os._exit(0)
+os.waitpid(child, 0)
+print(os.getpid(), child)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+
+    told = [json.loads(line) for line in (tmp_path / "told").read_text().splitlines()]
+    assert {one["id"] for one in told} == {
+        f"oom.load:<logging {pid}>:2" for pid in done.stdout.split()
+    }
+    assert all(one["root_cause"] == one["id"] for one in told)
+    assert {one["evidence"][0]["source"] for one in told} == {one["id"][9:-2] for one in told}
+
+
+@pytest.mark.parametrize("message", ["p", "12", "ERROR", ""])
+def test_a_message_that_is_a_word_of_the_prefix_has_the_whole_prefix(message: str) -> None:
+    record = logging.LogRecord("vllm", logging.ERROR, "/x/core.py", 7, message, None, None)
+    record.processName, record.process, record.exc_text = "EngineCore_DP0", 12, "Traceback"
+
+    rows = LineFormatter(datefmt="12-01 05:00:00").format(record).split("\n")
+
+    prefix = "(EngineCore_DP0 pid=12) ERROR 12-01 05:00:00 [core.py:7] "
+    assert rows == [f"{prefix}{message}", f"{prefix}Traceback"]
+
+
+def test_what_is_logged_after_the_end_of_logging_is_no_fault() -> None:
+    told: list[Update] = []
+    handler = TriageHandler(tell=told.append)
+    handler.close()
+    handler.handle(
+        logging.LogRecord(
+            "vllm", logging.ERROR, "/x/a.py", 1, f"torch.OutOfMemoryError: {OOM}", None, None
+        )
+    )
+    handler.flush()
+    handler.close()
+
+    assert [one.kind for one in told] == [Kind.OOM_LOAD]

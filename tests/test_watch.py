@@ -21,6 +21,7 @@ OOM = (
     "(EngineCore_DP0 pid=9) ERROR 12-01 05:01:00 [core.py:700] torch.OutOfMemoryError: CUDA out of memory. "
     "Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.10 GiB of which 1.00 GiB is free.\n"
 )
+DEAD = "(APIServer pid=8) ERROR 12-01 05:01:02 [core_client.py:600] vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue. See stack trace (above) for the root cause.\n"
 QUIET = "(EngineCore_DP0 pid=9) INFO 12-01 05:01:01 [core.py:701] next\n"
 
 
@@ -90,6 +91,43 @@ def test_a_kind_that_was_there_before_is_new_when_it_comes_again(path: Path) -> 
     (update,) = told.run()
 
     assert (update.revision, update.count) == (1, 1)
+
+
+def test_a_crash_that_goes_on_while_the_watch_begins_is_told_with_its_cause(path: Path) -> None:
+    path.write_text(BANNER + OOM + QUIET)
+    told = Told(path)
+    assert told.updates == []
+    add(path, DEAD)
+    cause, consequence = told.run()
+
+    assert (cause.kind, cause.revision, cause.evidence[0].line) == (Kind.OOM_LOAD, 1, 3)
+    assert (consequence.kind, consequence.caused_by) == (Kind.ENGINE_DEAD, cause.id)
+    assert {one.root_cause for one in (cause, consequence)} == {cause.id}
+    assert consequence.title == "The engine died"
+    add(path, OOM.replace("05:01:00", "05:02:00") + QUIET)
+    # One crash, one incident: what comes of it later is no new one.
+    assert all(one.id in (cause.id, consequence.id) for one in told.run())
+
+
+@pytest.mark.parametrize("then", [BANNER, READY, BANNER + READY])
+def test_a_crash_before_the_watch_explains_nothing_of_the_next_run(path: Path, then: str) -> None:
+    path.write_text(BANNER + OOM + QUIET)
+    told = Told(path)
+    add(path, then + DEAD)
+
+    assert [(one.kind, one.caused_by) for one in told.run()] == [(Kind.ENGINE_DEAD, None)]
+
+
+def test_a_crash_that_is_half_written_when_the_watch_begins_is_told(path: Path) -> None:
+    rows = CRASH.splitlines(keepends=True)
+    for at in range(29, 125, 5):
+        path.write_text("".join(rows[:at]))
+        told = Told(path)
+        add(path, "".join(rows[at:]))
+        told.run()
+
+        assert told.updates[0].kind is Kind.OOM_KV_CACHE, at
+        assert {one.root_cause for one in told.updates} == {told.updates[0].id}, at
 
 
 def test_from_the_start_everything_is_told(path: Path) -> None:

@@ -48,6 +48,7 @@ class Collector:
         self._counts: Counter[Kind] = Counter()
         self._chains: OrderedDict[_Key, list[Match | Unknown]] = OrderedDict()
         self._failed: dict[int, None] = {}
+        self._context: list[Group] = []
 
     def add(self, item: Match | Unknown) -> None:
         """Take a match, or an exception that no rule knows."""
@@ -86,8 +87,13 @@ class Collector:
         if chain is not None:
             self._settle(chain)
 
-    def forget(self, run: Run | None = None) -> None:
-        """Drop everything, or only what the runs before this one of its container said."""
+    def forget(self, run: Run | None = None, *, context: Sequence[Group] = ()) -> None:
+        """Drop everything, or only what the runs before this one of its container said.
+
+        The groups of `context` go on explaining what comes, until their kind comes again or
+        the next `forget`.
+        """
+        self._context = list(context)
         kept = {
             key: group
             for key, group in self._groups.items()
@@ -104,6 +110,10 @@ class Collector:
             self._last[kind, name] = self._last[kind, ""] = group
             self._counts[kind] += 1
 
+    def forget_context(self) -> None:
+        """Let what was said before explain nothing any more."""
+        self._context = []
+
     def copy(self) -> "Collector":
         """A collector that takes more without changing this one."""
         view = Collector(self._catalogue)
@@ -113,6 +123,7 @@ class Collector:
         view._counts = self._counts.copy()
         view._chains = OrderedDict((key, list(chain)) for key, chain in self._chains.items())
         view._failed = dict(self._failed)
+        view._context = [group.copy() for group in self._context]
         return view
 
     def groups(self, *, only_ended: bool = False) -> list[Group]:
@@ -125,6 +136,8 @@ class Collector:
             for key in self._chains:
                 view.settle(key)
         groups = list(view._groups.values())
+        kinds = {group.kind for group in groups}
+        groups += [group for group in view._context if group.kind not in kinds]
         died: dict[int, list[Group]] = {}
         for group in groups:
             if group.kind in (Kind.ENGINE_DEAD, Kind.ENGINE_CRASHED):

@@ -379,7 +379,7 @@ class Unwrapper:
         self._seen[name] += 1
         level = json_records.level_of(record) if name == "ndjson" else None
         base = item._replace(
-            time=json_records.first_of(record, json_records.TIME_KEYS) or item.time,
+            time=json_records.time_of(record) or item.time,
             stream=json_records.first_of(record, ("stream",)) or item.stream,
             container=json_records.container_of(record) or item.container,
             level=level or item.level,

@@ -80,9 +80,11 @@ def fold(
     for group, incident in zip(ranked, incidents, strict=True):
         cause = group.caused_by
         named = (ids.get(id(cause)) or kinds.get(cause.kind)) if cause is not None else None
-        linked.append(
-            incident.model_copy(update={"caused_by": named if named != incident.id else None})
-        )
+        if named is not None and named != incident.id:
+            title = catalogue.rules[group.kind].caused_title or incident.title
+            linked.append(incident.model_copy(update={"caused_by": named, "title": title}))
+        else:
+            linked.append(incident)
     return tuple(linked), linked[0].id if linked else None
 
 

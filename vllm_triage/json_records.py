@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from datetime import UTC, datetime
 
 from vllm_triage.paths import printable
 
@@ -36,6 +37,8 @@ TIME_KEYS = (
     "__REALTIME_TIMESTAMP",
     "_SOURCE_REALTIME_TIMESTAMP",
 )
+# Until the year 2286.
+_JOURNAL_DIGITS = 16
 _NAME_KEYS = (
     "container_name", "CONTAINER_NAME", "pod_name", "pod", "container", "_SYSTEMD_UNIT", "SYSLOG_IDENTIFIER", "host", "hostname",
 )  # fmt: skip
@@ -154,6 +157,15 @@ def first_of(record: Mapping[str, object], keys: tuple[str, ...]) -> str | None:
         if isinstance(value, str) and value:
             return value[:64]
     return None
+
+
+def time_of(record: Mapping[str, object]) -> str | None:
+    """When it was printed, as printed; journald's microseconds since 1970 as ISO 8601."""
+    time = first_of(record, TIME_KEYS)
+    if time is None or len(time) != _JOURNAL_DIGITS or not (time.isascii() and time.isdecimal()):
+        return time
+    moment = datetime.fromtimestamp(int(time[:10]), UTC).replace(tzinfo=None)
+    return f"{moment.isoformat()}.{time[10:]}Z"
 
 
 def container_of(record: Mapping[str, object]) -> str | None:

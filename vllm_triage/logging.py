@@ -1,11 +1,13 @@
 """A handler for Python's logging, so that a vLLM process triages itself."""
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from vllm_triage.errors import SourceError
 from vllm_triage.model import Update
 from vllm_triage.reports.clean import clean, located
 from vllm_triage.scanner import Scanner
@@ -16,6 +18,8 @@ LOGGER = "vllm_triage"
 # the application its time.
 MAX_TEXT = 65_536
 MAX_PER_SECOND = 2000
+_NAME = "<logging>"
+_MARK = "\0"
 
 Tell = Callable[[Update], None]
 
@@ -35,8 +39,11 @@ class LineFormatter(logging.Formatter):
         text = super().format(record)
         if "\n" not in text:
             return text
-        prefix = text.partition(record.message)[0] if record.message else ""
-        return text.replace("\r\n", "\n").replace("\n", f"\n{prefix}")
+        # The message may be a word of the prefix.
+        message, record.message = record.message, _MARK
+        prefix, found, _ = self.formatMessage(record).partition(_MARK)
+        record.message = message
+        return text.replace("\r\n", "\n").replace("\n", f"\n{prefix if found else ''}")
 
 
 class TriageHandler(logging.Handler):
@@ -48,10 +55,11 @@ class TriageHandler(logging.Handler):
     Records are read in the thread that logs them, one at a time: a process that dies or forks
     loses nothing that a queue still held. A record costs some tens of microseconds; of more than
     2000 in a second those below WARNING are skipped. Nothing that goes wrong here reaches the
-    application: the handler says so once on the logger and begins anew. What the logger
-    `vllm_triage` says is never read.
+    application: the handler says so once on the logger and begins anew; when the file cannot be
+    opened the incidents go to the logger. What the logger `vllm_triage` says is never read.
+    The source is `<logging PID>`, so that the processes that write one file can be told apart.
 
-    Raises RuleError when a rule folder is wrong, SourceError when the file cannot be opened.
+    Raises RuleError when a rule folder is wrong.
     """
 
     def __init__(
@@ -68,7 +76,11 @@ class TriageHandler(logging.Handler):
         self._like = Scanner(rules=rules, redact=redact)
         self._sink: FileSink | None = None
         if tell is None and file is not None:
-            tell = self._sink = FileSink(Path(file), self._warn)
+            try:
+                tell = self._sink = FileSink(Path(file), self._warn)
+            except SourceError as error:
+                # A server must not fail to start over its triage.
+                self._warn(f"{str(error).partition(';')[0]}; incidents are logged here")
         self._tell = tell or _log
         self._clock = clock
         self._busy = threading.local()
@@ -81,7 +93,7 @@ class TriageHandler(logging.Handler):
         self._scanner = self._anew()
 
     def _anew(self) -> Scanner:
-        return Scanner("<logging>", like=self._like)
+        return Scanner(_NAME, like=self._like)
 
     def handle(self, record: logging.LogRecord) -> bool:
         """Take a record, unless it is our own or comes out of telling one."""
@@ -95,12 +107,15 @@ class TriageHandler(logging.Handler):
         if not self._has_room() and not is_grave:
             self.skipped += 1
             return
-        self._ask(lambda scanner: self._read(scanner, record, is_grave=is_grave))
+        try:
+            text = self.format(record)
+        except Exception:  # noqa: BLE001
+            # A fault of the call that logs it, which its other handlers tell.
+            return
+        self._ask(lambda scanner: self._read(scanner, text, is_grave=is_grave))
 
-    def _read(
-        self, scanner: Scanner, record: logging.LogRecord, *, is_grave: bool
-    ) -> Iterable[Update]:
-        text = self.format(record)
+    @staticmethod
+    def _read(scanner: Scanner, text: str, *, is_grave: bool) -> Iterable[Update]:
         if len(text) > MAX_TEXT:
             # The exception stands at the end.
             text = f"{text[: MAX_TEXT // 2]}\n{text[-MAX_TEXT // 2 :]}"
@@ -119,18 +134,28 @@ class TriageHandler(logging.Handler):
     def _ask(self, question: Callable[[Scanner], Iterable[Update]]) -> None:
         self._busy.is_set = True
         try:
-            for update in question(self._scanner):
-                self._tell(update)
-        except Exception as error:  # noqa: BLE001
-            # The application goes on, whatever becomes of its triage.
-            self._scanner = self._anew()
-            if not self._has_failed:
-                self._has_failed = True
-                self._warn(
-                    f"a record could not be analysed ({type(error).__name__}: {error}); logging goes on"
-                )
+            try:
+                news = list(question(self._scanner))
+            except Exception as error:  # noqa: BLE001
+                # The application goes on, whatever becomes of its triage.
+                news = []
+                number = self._scanner.number
+                self._scanner = self._anew()
+                # No incident gets the id of an older one.
+                self._scanner.number = number
+                self._fail("a record could not be analysed", error)
+            for update in news:
+                try:
+                    self._tell(_named(update))
+                except Exception as error:  # noqa: BLE001
+                    self._fail("an incident could not be told", error)
         finally:
             self._busy.is_set = False
+
+    def _fail(self, what: str, error: Exception) -> None:
+        if not self._has_failed:
+            self._has_failed = True
+            self._warn(f"{what} ({type(error).__name__}: {error}); logging goes on")
 
     @staticmethod
     def _warn(text: str) -> None:
@@ -148,6 +173,18 @@ class TriageHandler(logging.Handler):
             if self._sink is not None:
                 self._sink.close()
         super().close()
+
+
+def _named(update: Update) -> Update:
+    """The incident under the name of the process, which may have forked since the handler was made."""
+    name = f"<logging {os.getpid()}>"
+
+    def of(one: str | None) -> str | None:
+        return one.replace(_NAME, name, 1) if one is not None else None
+
+    evidence = tuple(one.model_copy(update={"source": of(one.source)}) for one in update.evidence)
+    ids = {key: of(getattr(update, key)) for key in ("id", "caused_by", "root_cause")}
+    return update.model_copy(update={**ids, "evidence": evidence})
 
 
 def _log(update: Update) -> None:

@@ -154,6 +154,8 @@ class Rule(_Strict):
 
     title: _Text
     """What broke, at most 70 characters; may hold placeholders."""
+    caused_title: _Text | None = None
+    """The title where the cause is known, when the other would not be true; without placeholders."""
     severity: Severity
     """How much of the service is lost."""
     role: Role = Role.CAUSE

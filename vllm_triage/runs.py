@@ -129,6 +129,10 @@ class Runs:
             self._current.move_to_end(key)
         return run
 
+    def is_last(self, run: Run) -> bool:
+        """Whether no other run of its container has begun since."""
+        return self._current.get((run.source, run.container)) is run
+
     def _start(self, line: Line) -> Run:
         before = self._current.get((line.source, line.container))
         run = Run(line.source, line.number, line.container, index=self._started)

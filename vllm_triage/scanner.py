@@ -91,9 +91,11 @@ class Scanner:
         """The processes with an open message, as many as the assembler keeps; True where it is nothing to any rule."""
         self._many_speakers = _MANY_SPEAKERS
         self._is_closed = False
+        self._has_context = False
+        self._last_news: list[Update] = []
         self.sources: list[Source] = []
-        self.forgets_past_runs = False
-        """Whether a run that got ready closes the incidents of those before it, as a watch wants it."""
+        self.forgets_past_runs: bool = like is not None and like.forgets_past_runs
+        """Whether a run that got ready closes the incidents of those before it, as a stream without end wants it."""
         self._open(source)
 
     def _open(self, name: str) -> None:
@@ -134,7 +136,11 @@ class Scanner:
         return self._news() if self._has_news() else iter(())
 
     def _has_news(self, quiet: int = 0) -> bool:
-        return self._collector.changes != self._changes or self._teller.is_due(self._number, quiet)
+        return (
+            self._collector.changes != self._changes
+            or bool(self._last_news)
+            or self._teller.is_due(self._number, quiet)
+        )
 
     def quiet(self, since: int) -> Iterator[Update]:
         """Give the incidents of processes that printed nothing after line `since`.
@@ -304,6 +310,8 @@ class Scanner:
             run = self._runs.feed(line)
             if self.forgets_past_runs and number == run.last_ready:
                 self.forget(run)
+            elif self._has_context and run.lines == 1:
+                self._end_context()
             if run.index in self._fatal and number in (run.last_answer, run.last_ready):
                 # It went on: what was told as fatal was not.
                 self._fatal.discard(run.index)
@@ -333,8 +341,30 @@ class Scanner:
 
     def forget(self, run: Run | None = None) -> None:
         """Close all incidents so far, or those of runs before this one: what comes is a new one."""
+        # What waits for its cause has waited in vain.
+        self._last_news = list(self._news(quiet=self._number))
         self._collector.forget(run)
         self._fatal = {index for index in self._fatal if run is not None and index >= run.index}
+        groups = self._collector.groups(only_ended=True)
+        self._teller.forget(fold(groups, self.catalogue, self._redact)[0])
+
+    def end_past(self) -> None:
+        """Close all incidents so far; a crash that may still go on explains what comes, and is told then."""
+        open_ones = [
+            group
+            for group in self._collector.groups(only_ended=True)
+            if group.severity is Severity.FATAL and self._runs.is_last(group.run)
+        ]
+        self._collector.forget(context=open_ones)
+        self._has_context = bool(open_ones)
+        self._fatal = set()
+        self._teller.forget(())
+        self._teller.silence(fold(self._collector.groups(), self.catalogue, self._redact)[0])
+
+    def _end_context(self) -> None:
+        """The next run has begun: what the one before did explains nothing any more."""
+        self._has_context = False
+        self._collector.forget_context()
         groups = self._collector.groups(only_ended=True)
         self._teller.forget(fold(groups, self.catalogue, self._redact)[0])
 
@@ -344,7 +374,8 @@ class Scanner:
         self._fatal = {group.run.index for group in groups if group.severity is Severity.FATAL}
         incidents, root = fold(groups, self.catalogue, self._redact)
         news = self._teller.news(incidents, root, line=self._number, quiet=quiet, is_end=is_end)
-        return iter(list(news))
+        before, self._last_news = self._last_news, []
+        return iter([*before, *news])
 
     def close(self) -> Iterator[Update]:
         """End the stream; give the incidents that only now are complete, and the last counts."""

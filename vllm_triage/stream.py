@@ -187,6 +187,8 @@ class Filter:
             since = source.quiet_since(now - self._idle_s)
             if since is not None:
                 self._ask(source, partial(Scanner.quiet, since=since))
+                # A consequence that ended only now has waited for its cause as long.
+                self._ask(source, partial(Scanner.quiet, since=since))
 
     def close(self) -> bytes:
         """End the stream: give a last line without LF, tell the rest."""

@@ -37,6 +37,7 @@ class Teller:
     def __init__(self) -> None:
         self._told: dict[_Key, _Told] = {}
         self._held: dict[_Key, int] = {}
+        self._silent: dict[_Key, str] = {}
         self._root: str | None = None
 
     def is_due(self, line: int, quiet: int = 0) -> bool:
@@ -82,12 +83,17 @@ class Teller:
             self._root = None
         speaking: dict[str, Incident] = {}
         for incident in shown.values():
+            if self._is_silent(incident):
+                continue
             if self._speaks(incident, shown, due, is_end=is_end):
                 _with_causes(incident, shown, self._told, speaking)
             elif self._differs(incident, is_end=is_end):
                 self._held.setdefault(_key(incident), line)
             else:
                 self._held.pop(_key(incident), None)
+        if speaking and found is not None and self._is_silent(found) and self._root == found.id:
+            # No update names an incident that was not told.
+            speaking = {found.id: found, **speaking}
         for incident in speaking.values():
             yield self._update(incident)
         yield from self._withdrawn({_key(incident) for incident in shown.values()})
@@ -101,6 +107,13 @@ class Teller:
             told.count = counts[key]
         if self._root not in {told.update.id for told in self._told.values()}:
             self._root = None
+
+    def silence(self, incidents: Sequence[Incident]) -> None:
+        """Do not tell these, as they are, unless they turn out to be the cause of one that is told."""
+        self._silent = {_key(incident): incident.id for incident in incidents}
+
+    def _is_silent(self, incident: Incident) -> bool:
+        return self._silent.get(_key(incident)) == incident.id
 
     def _id(self, incident: Incident) -> str:
         told = self._told.get(_key(incident))
@@ -149,6 +162,7 @@ class Teller:
     def _update(self, incident: Incident) -> Update:
         key = _key(incident)
         self._held.pop(key, None)
+        self._silent.pop(key, None)
         told = self._told.get(key)
         update = Update.model_construct(
             **{name: getattr(incident, name) for name in Incident.model_fields},

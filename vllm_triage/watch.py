@@ -84,7 +84,7 @@ class _Log:
         self._is_past = True
         self._news += self._scanner.quiet(self._scanner.number)
         self._tell_news()
-        self._scanner.forget()
+        self._scanner.end_past()
         found = [one for one in self._past.values() if not one.withdrawn]
         if found:
             root = next((one for one in found if one.id == one.root_cause), found[0])

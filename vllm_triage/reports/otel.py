@@ -68,6 +68,9 @@ def _attributes(incident: Incident, context: Context) -> dict[str, object]:
         "summary": incident.summary,
         "cause": incident.cause,
         "count": incident.count,
+        # As printed: most logs of vLLM lack the year, and a time stamp cannot be made of it.
+        "first_seen": incident.first_seen,
+        "last_seen": incident.last_seen,
         "processes": list(incident.processes),
         "source": first.source,
         "line": first.line,
