@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from vllm_triage.collector import next_round
 from vllm_triage.kinds import Kind, Role
 from vllm_triage.model import Incident, Update
+from vllm_triage.plain import values
 
 # What grows with every repeat; told at round counts and at the end.
 _GROWING = {"id", "count", "first_seen", "last_seen", "processes", "evidence", "caused_by"}
@@ -140,7 +141,7 @@ class Teller:
         return incident.count >= next_round(told.count)
 
     def _state(self, incident: Incident) -> dict[str, object]:
-        state = incident.model_dump(exclude=_GROWING)
+        state = {name: value for name, value in values(incident).items() if name not in _GROWING}
         state["caused_by"] = incident.caused_by
         state["is_root"] = incident.id == self._root
         state["root"] = self._root
@@ -150,8 +151,8 @@ class Teller:
         key = _key(incident)
         self._held.pop(key, None)
         told = self._told.get(key)
-        update = Update.model_construct(
-            **{name: getattr(incident, name) for name in Incident.model_fields},
+        update = Update(
+            **values(incident),
             revision=1 if told is None else told.update.revision + 1,
             root_cause=self._root,
         )
