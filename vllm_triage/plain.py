@@ -5,8 +5,10 @@ import takes longer than most logs do. What a user's file or program says is val
 pydantic models that derive from them: `rule_files` and `contract`.
 """
 
-from collections.abc import Mapping
-from typing import Any, Self, dataclass_transform
+from collections.abc import Callable, Mapping
+from enum import Enum
+from types import NoneType, UnionType
+from typing import Annotated, Any, Self, TypeVar, Union, dataclass_transform, get_args, get_origin
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
@@ -53,3 +55,54 @@ def fields(kind: type) -> Mapping[str, object]:
 def values(item: Plain) -> dict[str, Any]:
     """An object's fields by their names."""
     return {name: getattr(item, name) for name in fields(type(item))}
+
+
+T = TypeVar("T", bound=Plain)
+_Maker = Callable[[Any], Any]
+_MAKERS: dict[type, Mapping[str, _Maker | None]] = {}
+
+
+def made(kind: type[T], data: Mapping[str, Any]) -> T:
+    """An object of plain data: lists become tuples, values of enumerations their members."""
+    makers = _MAKERS.get(kind)
+    if makers is None:
+        makers = {name: _maker(annotation) for name, annotation in fields(kind).items()}
+        _MAKERS[kind] = makers
+    item = object.__new__(kind)
+    inside = item.__dict__
+    for name, value in data.items():
+        make = makers[name]
+        inside[name] = value if make is None or value is None else make(value)
+    return item
+
+
+def _maker(annotation: Any) -> _Maker | None:
+    """What makes a field's value of plain data; None where the data is the value."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _maker(arguments[0])
+    if origin in (Union, UnionType):
+        return _of_several([one for one in arguments if one is not NoneType])
+    if origin is tuple:
+        make = _maker(arguments[0])
+        return tuple if make is None else lambda value: tuple(map(make, value))
+    if origin is dict:
+        inside = _maker(arguments[1])
+        return inside and (lambda value: {key: inside(one) for key, one in value.items()})
+    if isinstance(annotation, type):
+        if issubclass(annotation, Plain):
+            return lambda value: made(annotation, value)
+        if issubclass(annotation, Enum | float):
+            return annotation
+    return None
+
+
+def _of_several(annotations: list[Any]) -> _Maker | None:
+    """A text, where it may be one, stays as it is."""
+    makers = [make for make in map(_maker, annotations) if make is not None]
+    if not makers:
+        return None
+    (make,) = makers
+    if len(annotations) == 1:
+        return make
+    return lambda value: value if isinstance(value, str) else make(value)
