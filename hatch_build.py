@@ -1,7 +1,14 @@
-"""The build's own step: the pattern files are parsed once, so that starting need not."""
+"""The build's own step: pattern files are parsed and regexes compiled once, so that starting need not.
 
-import importlib.util
+The results lie beside the TOML files, which a wheel takes along as they are; an editable install
+reads them where they are written, in the checkout.
+"""
+
+import importlib
+import pkgutil
 import sys
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,36 +16,47 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class PrebuiltHook(BuildHookInterface[Any]):
-    """Puts the parsed content beside the TOML files, which a wheel takes along as they are.
-
-    An editable install reads it where it is written, in the checkout.
-    """
+    """Writes what `vllm_triage.prebuilt` and `vllm_triage.precompiled` read."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Write it."""
+        sys.dont_write_bytecode = True
+        sys.path.insert(0, self.root)
+        from vllm_triage import prebuilt, precompiled
+
         self._patterns = Path(self.root) / "patterns"
-        self._prebuilt = _module(Path(self.root) / "vllm_triage" / "prebuilt.py")
-        self._target: Path = self._patterns / self._prebuilt.NAME
-        self._is_in_use = version == "editable" or self._target.is_file()
-        self._write(is_edited=version == "editable")
+        self._parsed = self._patterns / prebuilt.NAME
+        self._compiled = self._patterns / precompiled.NAME
+        self._is_in_use = version == "editable" or self._parsed.is_file()
+        prebuilt.write(self._patterns, self._parsed, is_edited=version == "editable")
+        precompiled.write(self._compiled, _regexes(self._patterns))
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
-        """Leave the checkout as it was."""
+        """Leave a checkout in use as it was, another clean."""
+        from vllm_triage import prebuilt
+
         if self._is_in_use:
-            self._write(is_edited=True)
+            prebuilt.write(self._patterns, self._parsed, is_edited=True)
         else:
-            self._target.unlink()
-
-    def _write(self, *, is_edited: bool) -> None:
-        self._prebuilt.write(self._patterns, self._target, is_edited=is_edited)
+            self._parsed.unlink()
+            self._compiled.unlink()
 
 
-def _module(path: Path) -> Any:
-    """A module by its file: what the package depends on is not there yet."""
-    sys.dont_write_bytecode = True
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def _regexes(patterns: Path) -> Iterator[tuple[str | bytes, int]]:
+    """Those of the pattern files and of the modules that need only what the build has."""
+    import regex
+
+    for path in patterns.glob("*/*.toml"):
+        for pattern in tomllib.loads(path.read_text("utf-8")).get("pattern", ()):
+            yield pattern["regex"], int(regex.MULTILINE)
+    import vllm_triage
+    from vllm_triage.expressions import EVERY
+
+    for module in pkgutil.walk_packages(vllm_triage.__path__, "vllm_triage."):
+        if not module.name.endswith("__main__"):
+            try:
+                importlib.import_module(module.name)
+            except ImportError:
+                # It needs click or pydantic: it is not for reading logs.
+                continue
+    yield from EVERY

@@ -9,6 +9,10 @@ if TYPE_CHECKING:
     import regex
 
 
+EVERY: dict[tuple[str | bytes, int], None] = {}
+"""The texts and flags of the expressions of all modules that are imported."""
+
+
 class Compiled:
     """An expression after its first use: it has what the compiled regex has."""
 
@@ -23,9 +27,9 @@ class Expression(Compiled):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        import regex
+        from vllm_triage.precompiled import compiled as made
 
-        compiled = regex.compile(self._text, self._flags)
+        compiled = made(self._text, self._flags)
         for one in dir(compiled):
             if not one.startswith("_"):
                 setattr(self, one, getattr(compiled, one))
@@ -36,4 +40,5 @@ class Expression(Compiled):
 
 def expression(text: AnyStr, flags: int = 0) -> "regex.Pattern[AnyStr]":
     """A regex that is compiled when it is first used; what is wrong with it is raised then."""
+    EVERY[text, int(flags)] = None
     return cast("regex.Pattern[AnyStr]", Expression(text, flags))

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import regex
 
+from vllm_triage import precompiled
 from vllm_triage.catalogue import Catalogue
 from vllm_triage.conditions import accepts, in_bounds, raised_so, satisfies
 from vllm_triage.events import Event
@@ -110,7 +111,7 @@ _Key = tuple[str, Level, str | None, tuple[Frame, ...]]
 @cache
 def compiled(text: str) -> regex.Pattern[str]:
     """Compile a pattern's regex once, on first use."""
-    return regex.compile(text, regex.MULTILINE)
+    return precompiled.compiled(text, regex.MULTILINE)
 
 
 @dataclass
