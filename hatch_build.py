@@ -4,8 +4,6 @@ The results lie beside the TOML files, which a wheel takes along as they are; an
 reads them where they are written, in the checkout.
 """
 
-import importlib
-import pkgutil
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -43,20 +41,12 @@ class PrebuiltHook(BuildHookInterface[Any]):
 
 
 def _regexes(patterns: Path) -> Iterator[tuple[str | bytes, int]]:
-    """Those of the pattern files and of the modules that need only what the build has."""
+    """Those of the pattern files and of the modules."""
     import regex
 
     for path in patterns.glob("*/*.toml"):
         for pattern in tomllib.loads(path.read_text("utf-8")).get("pattern", ()):
             yield pattern["regex"], int(regex.MULTILINE)
-    import vllm_triage
-    from vllm_triage.expressions import EVERY
+    from vllm_triage.expressions import every
 
-    for module in pkgutil.walk_packages(vllm_triage.__path__, "vllm_triage."):
-        if not module.name.endswith("__main__"):
-            try:
-                importlib.import_module(module.name)
-            except ImportError:
-                # It needs click or pydantic: it is not for reading logs.
-                continue
-    yield from EVERY
+    yield from every()

@@ -3,14 +3,14 @@
 Compiling them all would take longer than all else of starting up, and a log has a use for few.
 """
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, AnyStr, cast
 
 if TYPE_CHECKING:
     import regex
 
 
-EVERY: dict[tuple[str | bytes, int], None] = {}
-"""The texts and flags of the expressions of all modules that are imported."""
+_known: dict[tuple[str | bytes, int], None] = {}
 
 
 class Compiled:
@@ -40,5 +40,20 @@ class Expression(Compiled):
 
 def expression(text: AnyStr, flags: int = 0) -> "regex.Pattern[AnyStr]":
     """A regex that is compiled when it is first used; what is wrong with it is raised then."""
-    EVERY[text, int(flags)] = None
+    _known[text, int(flags)] = None
     return cast("regex.Pattern[AnyStr]", Expression(text, flags))
+
+
+def every() -> list[tuple[str | bytes, int]]:
+    """The texts and flags of the expressions of all modules that can be imported."""
+    import pkgutil
+    from importlib import import_module
+
+    for module in pkgutil.walk_packages([str(Path(__file__).parent)], "vllm_triage."):
+        if not module.name.endswith("__main__"):
+            try:
+                import_module(module.name)
+            except ImportError:
+                # Where the package is built there is no click and no pydantic.
+                continue
+    return list(_known)
