@@ -19,8 +19,8 @@ from typing import IO, NamedTuple
 import pytest
 
 from tests.conftest import FIXTURES
-from vllm_triage import Scanner
 from vllm_triage.loop import Loop
+from vllm_triage.scanner import Scanner
 from vllm_triage.sinks import FileSink
 from vllm_triage.stream import MAX_RECORD, Filter, Protocol
 

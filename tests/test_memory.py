@@ -1,6 +1,7 @@
 """The GPU's memory as the log gives it: every wording, one worker's numbers, nothing where nothing is known."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -261,7 +262,7 @@ def test_a_share_that_is_used_up_is_named() -> None:
     st.sampled_from([name for name in MemoryBudget.model_fields if name.endswith("_bytes")]),
     st.integers(0, 1024**5),
 ))  # fmt: skip
-def test_a_block_is_never_longer_than_a_glance(sizes: dict[str, int]) -> None:
+def test_a_block_is_never_longer_than_a_glance(sizes: dict[str, Any]) -> None:
     shown = rows(MemoryBudget(**sizes))
 
     assert len(shown) <= MAX_ROWS

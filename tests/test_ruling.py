@@ -2,7 +2,7 @@
 
 import pytest
 
-from vllm_triage import FixStep, triage
+from vllm_triage import FixStep, Severity, triage
 from vllm_triage.fixes import render_steps
 from vllm_triage.rules import Fix, Rule
 
@@ -100,7 +100,7 @@ def test_a_feature_that_was_switched_off_may_be_switched_on() -> None:
 
 
 RULE = Rule(
-    title="t", severity="fatal", summary="s", cause="c",
+    title="t", severity=Severity.FATAL, summary="s", cause="c",
     fix=(
         Fix(do="Always."),
         Fix(do="For a fault.", where={"signal_name": ("SIGSEGV", "SIGBUS")}),

@@ -2,11 +2,15 @@
 
 import subprocess
 import sys
+from fnmatch import fnmatchcase
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import vllm_triage
 from vllm_triage.expressions import Compiled, Expression, expression
+from vllm_triage.globs import fits
 
 
 def said(code: str) -> str:
@@ -62,3 +66,13 @@ def test_an_expression_compiles_on_its_first_use_and_then_is_the_regex() -> None
     assert digits.groupindex == {"digits": 1}
     assert digits.sub("n", "1 2") == "n n"
     assert expression(rb"a").match(b"ab") is not None
+
+
+@given(st.text("ab*/", max_size=8), st.text("ab/", max_size=12))
+def test_globs_are_told_as_the_standard_library_tells_them(glob: str, text: str) -> None:
+    assert fits(text, glob) == fnmatchcase(text, glob)
+
+
+def test_a_glob_of_a_user_may_have_classes() -> None:
+    assert fits("vllm/v1/x.py", "vllm/v[01]/?.py")
+    assert not fits("vllm/v2/x.py", "vllm/v[01]/?.py")

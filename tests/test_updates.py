@@ -7,7 +7,9 @@ import pytest
 
 from tests.conftest import Fixture, fixtures, name_of
 from vllm_triage import Scanner, triage
+from vllm_triage.contract import validated
 from vllm_triage.model import Incident, Update
+from vllm_triage.plain import fields
 
 
 def latest(updates: list[Update]) -> dict[str, Update]:
@@ -21,9 +23,9 @@ def latest(updates: list[Update]) -> dict[str, Update]:
 
 
 def content(incident: Incident, names: dict[str, str]) -> dict[str, object]:
-    fields = incident.model_dump(include=set(Incident.model_fields) - {"id"})
-    fields["caused_by"] = names.get(incident.caused_by or "")
-    return fields
+    found = validated(incident).model_dump(include={*fields(Incident)} - {"id"})
+    found["caused_by"] = names.get(incident.caused_by or "")
+    return found
 
 
 def named(incident: Incident) -> str:

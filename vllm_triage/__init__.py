@@ -10,10 +10,8 @@ from vllm_triage import triage
 import typing
 
 if typing.TYPE_CHECKING:
-    from vllm_triage.errors import RuleError, SourceError, TriageError
-    from vllm_triage.facts import AnyFacts
-    from vllm_triage.kinds import Confidence, Kind, Phase, Risk, Role, Severity
-    from vllm_triage.model import (
+    from vllm_triage.contract import (
+        AnyFacts,
         Evidence,
         FixStep,
         Incident,
@@ -22,8 +20,9 @@ if typing.TYPE_CHECKING:
         RunInfo,
         Source,
     )
-    from vllm_triage.pipeline import triage
-    from vllm_triage.scanner import Scanner
+    from vllm_triage.errors import RuleError, SourceError, TriageError
+    from vllm_triage.kinds import Confidence, Kind, Phase, Risk, Role, Severity
+    from vllm_triage.library import Scanner, triage
     from vllm_triage.versions import __version__
 
 __all__ = [
@@ -50,14 +49,12 @@ __all__ = [
 ]
 
 _HOMES = {
-    "errors": ("RuleError", "SourceError", "TriageError"),
-    "facts": ("AnyFacts",),
-    "kinds": ("Confidence", "Kind", "Phase", "Risk", "Role", "Severity"),
-    "model": (
-        "Evidence", "FixStep", "Incident", "MemoryBudget", "Report", "RunInfo", "Source",
+    "contract": (
+        "AnyFacts", "Evidence", "FixStep", "Incident", "MemoryBudget", "Report", "RunInfo", "Source",
     ),
-    "pipeline": ("triage",),
-    "scanner": ("Scanner",),
+    "errors": ("RuleError", "SourceError", "TriageError"),
+    "kinds": ("Confidence", "Kind", "Phase", "Risk", "Role", "Severity"),
+    "library": ("Scanner", "triage"),
     "versions": ("__version__",),
 }  # fmt: skip
 _HOME = {name: module for module, names in _HOMES.items() for name in names}

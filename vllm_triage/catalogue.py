@@ -4,25 +4,20 @@
 is a reference page. A user's folder is laid out the same.
 """
 
-import difflib
 import os
-import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import NamedTuple
 
-import regex
-from pydantic import ValidationError
-
-from vllm_triage import templates
+from vllm_triage import installed, templates
 from vllm_triage.errors import RuleError
 from vllm_triage.kinds import Kind
+from vllm_triage.plain import made
+from vllm_triage.prebuilt import content
 from vllm_triage.rules import Extension, Rule, Topic
-from vllm_triage.tables import folder
+from vllm_triage.tables import folder, parsed
 
-ENTRY_POINT_GROUP = "vllm_triage.rules"
 FOLDERS_VARIABLE = "VLLM_TRIAGE_RULES"
 TOPICS = "topics"
 
@@ -56,6 +51,8 @@ def read(path: Path, *, root: Path) -> tuple[Kind, Rule | Extension] | tuple[str
     """
     inside = path.relative_to(root)
     where = inside if root == folder() else path
+    import tomllib
+
     try:
         data = tomllib.loads(path.read_text("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -64,15 +61,19 @@ def read(path: Path, *, root: Path) -> tuple[Kind, Rule | Extension] | tuple[str
     except OSError as error:
         message = f"{where}: cannot be read: {error.strerror}"
         raise RuleError(message) from error
+    from vllm_triage.rule_files import validated
+
+    is_topic = inside.parts[0] == TOPICS
+    kind = None if is_topic else _kind(inside, where)
     try:
-        if inside.parts[0] == TOPICS:
-            return path.stem, Topic.model_validate(data)
-        kind = _kind(inside, where)
+        if kind is None:
+            return path.stem, validated(Topic, data)
         if "title" not in data and root != folder():
-            return kind, Extension.model_validate(data)
-        return kind, Rule.model_validate(data)
-    except ValidationError as error:
-        raise RuleError(_explain(where, data, error)) from error
+            return kind, validated(Extension, data)
+        return kind, validated(Rule, data)
+    except ValueError as error:
+        message = f"{where}: {error}"
+        raise RuleError(message) from error
 
 
 def _kind(inside: Path, where: Path) -> Kind:
@@ -80,26 +81,14 @@ def _kind(inside: Path, where: Path) -> Kind:
     try:
         return Kind(name)
     except ValueError:
+        import difflib
+
         near = difflib.get_close_matches(name, [kind.value for kind in Kind], 3, 0.5)
         hint = f"did you mean {', '.join(near)}?" if near else "vllm-triage kinds lists them"
         message = (
             f"{where}: {name} is not a kind, and the path AREA/KIND.toml must name one; {hint}"
         )
         raise RuleError(message) from None
-
-
-def _explain(where: Path, data: Mapping[str, object], error: ValidationError) -> str:
-    first = error.errors()[0]
-    place = [str(part) for part in first["loc"]]
-    if len(place) > 1 and place[0] in ("pattern", "fix"):
-        items = data.get(place[0])
-        index = int(place[1])
-        item = items[index] if isinstance(items, list) and index < len(items) else {}
-        name = item.get("name") or item.get("do") if isinstance(item, dict) else None
-        place[:2] = [f"{place[0]} {index + 1}" + (f" ({name})" if name else "")]
-    given = repr(first["input"])
-    shown = given if len(given) <= 80 else given[:77] + "..."
-    return f"{where}: {', '.join(place)}: {first['msg']} (found {shown})"
 
 
 def load(folders: Path | str | Sequence[Path | str] = (), *, builtin: bool = True) -> Catalogue:
@@ -122,7 +111,7 @@ def load(folders: Path | str | Sequence[Path | str] = (), *, builtin: bool = Tru
         base = _builtin()
         rules.update(base.rules)
         topics.update(base.topics)
-    for root in [*_installed(), *environment, *extra]:
+    for root in [*installed.folders(), *environment, *extra]:
         _add(rules, topics, root)
     return Catalogue(rules, topics)
 
@@ -131,7 +120,16 @@ def load(folders: Path | str | Sequence[Path | str] = (), *, builtin: bool = Tru
 def _builtin() -> Catalogue:
     rules: dict[Kind, Rule] = {}
     topics: dict[str, Topic] = {}
-    _add(rules, topics, folder())
+    ready = parsed()
+    if ready is None:
+        _add(rules, topics, folder())
+        return Catalogue(rules, topics)
+    for file, data in ready.items():
+        area, _, name = file.removesuffix(".toml").partition("/")
+        if area == TOPICS:
+            topics[name] = made(Topic, content(data))
+        elif name:
+            rules[Kind(f"{area}.{name}")] = made(Rule, content(data))
     return Catalogue(rules, topics)
 
 
@@ -155,6 +153,8 @@ def _compile(where: Path, rule: Rule | Extension) -> None:
         except ValueError as error:
             message = f"{where}: {error} (in {text!r})"
             raise RuleError(message) from error
+    import regex
+
     for pattern in rule.pattern:
         try:
             regex.compile(pattern.regex, regex.MULTILINE)
@@ -170,9 +170,3 @@ def _texts(rule: Rule | Extension) -> Iterator[str]:
         yield from (fix.do, fix.command or "", fix.why or "", *fix.change.values())
         for form in fix.form:
             yield from (form.command or "", *form.change.values())
-
-
-def _installed() -> Iterable[Path]:
-    for point in entry_points(group=ENTRY_POINT_GROUP):
-        target = point.load()
-        yield Path(target() if callable(target) else target)

@@ -1,9 +1,9 @@
 """Causes: which of the things that a log shows explains the others."""
 
 from collections.abc import Sequence
-from fnmatch import fnmatchcase
 from functools import cache
 
+from vllm_triage.globs import fits
 from vllm_triage.groups import Group, clock, is_warning
 from vllm_triage.kinds import Confidence, Kind, Role, Severity
 from vllm_triage.matches import Match, Unknown
@@ -54,7 +54,7 @@ def _surer(item: Match, other: Match) -> bool:
 @cache
 def explains(kind: Kind, explained_by: tuple[str, ...]) -> bool:
     """Tell whether a kind is among those that explain another."""
-    return any(fnmatchcase(kind.value, glob) for glob in explained_by)
+    return any(fits(kind.value, glob) for glob in explained_by)
 
 
 _TIER = {Role.CAUSE: 0, Role.SYMPTOM: 1, Role.CONSEQUENCE: 2}

@@ -1,6 +1,7 @@
 """The command: options in, exit code out; the only module that speaks to the terminal."""
 
 import contextlib
+import gc
 import os
 import shutil
 import sys
@@ -27,6 +28,7 @@ NAME = "vllm-triage"
 FOUND = 1
 FAILED = 2
 INTERRUPTED = 130
+_GARBAGE = 50_000
 _DEFAULT = "triage "
 # Each is imported when it is asked for: most calls are for none of them.
 _COMMANDS = {
@@ -278,6 +280,8 @@ def _progress() -> Callable[[int], None] | None:
 
 def main(args: list[str] | None = None) -> None:
     """Run the command and end the process with its exit code."""
+    # The rules are many objects that stay: looking through them for garbage takes time for nothing.
+    gc.set_threshold(_GARBAGE)
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             # The caller closed it: what is said there goes nowhere, the exit code still tells.

@@ -8,7 +8,7 @@ import click
 from vllm_triage import versions
 from vllm_triage.catalogue import load
 from vllm_triage.cli_options import HELP, rules_option
-from vllm_triage.model import Report
+from vllm_triage.contract import Report
 from vllm_triage.reports.explain import explain
 from vllm_triage.reports.kinds import kinds, kinds_page
 from vllm_triage.rule_check import check

@@ -1,9 +1,9 @@
 """Conditions: what a pattern asks of an event and its run besides its words."""
 
-from fnmatch import fnmatchcase
 from functools import lru_cache
 
 from vllm_triage.events import Event
+from vllm_triage.globs import fits
 from vllm_triage.kinds import Level
 from vllm_triage.lines import Origin
 from vllm_triage.rules import Pattern
@@ -35,7 +35,7 @@ def raised_so(pattern: Pattern, event: Event) -> bool:
 def _frame_matches(globs: tuple[str, ...], file: str, function: str) -> bool:
     for glob in globs:
         path, colon, name = glob.partition(":")
-        if fnmatchcase(file, path) and (not colon or fnmatchcase(function, name)):
+        if fits(file, path) and (not colon or fits(function, name)):
             return True
     return False
 

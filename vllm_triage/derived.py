@@ -1,6 +1,5 @@
 """Derived values: what follows from a run and an incident's facts without being printed."""
 
-import difflib
 import shlex
 from collections.abc import Mapping
 from signal import Signals
@@ -187,6 +186,8 @@ def _refused_flag(known: Mapping[str, object], version: str | None) -> dict[str,
         return out
     value, choices = known.get("value"), known.get("choices")
     if isinstance(value, str) and isinstance(choices, str):
+        import difflib
+
         near = difflib.get_close_matches(value, _CHOICE.findall(choices), 1)
         if near and near[0] != value:
             out["refused"] = f"{flag} {value}"

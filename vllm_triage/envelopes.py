@@ -1,7 +1,6 @@
 """Envelopes: what containers, loggers and terminals put around a printed line, taken off."""
 
 import copy
-import html
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
@@ -175,6 +174,8 @@ class Unwrapper:
             text = text.rstrip("\r")
         text = without_escapes(text)
         if "&" in text and _ENTITY.search(text):
+            import html
+
             text = html.unescape(text)
         if "\r" in text:
             parts = [part for part in text.split("\r") if part][-64:]

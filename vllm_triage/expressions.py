@@ -3,10 +3,14 @@
 Compiling them all would take longer than all else of starting up, and a log has a use for few.
 """
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, AnyStr, cast
 
 if TYPE_CHECKING:
     import regex
+
+
+_known: dict[tuple[str | bytes, int], None] = {}
 
 
 class Compiled:
@@ -23,9 +27,9 @@ class Expression(Compiled):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        import regex
+        from vllm_triage.precompiled import compiled as made
 
-        compiled = regex.compile(self._text, self._flags)
+        compiled = made(self._text, self._flags)
         for one in dir(compiled):
             if not one.startswith("_"):
                 setattr(self, one, getattr(compiled, one))
@@ -36,4 +40,20 @@ class Expression(Compiled):
 
 def expression(text: AnyStr, flags: int = 0) -> "regex.Pattern[AnyStr]":
     """A regex that is compiled when it is first used; what is wrong with it is raised then."""
+    _known[text, int(flags)] = None
     return cast("regex.Pattern[AnyStr]", Expression(text, flags))
+
+
+def every() -> list[tuple[str | bytes, int]]:
+    """The texts and flags of the expressions of all modules that can be imported."""
+    import pkgutil
+    from importlib import import_module
+
+    for module in pkgutil.walk_packages([str(Path(__file__).parent)], "vllm_triage."):
+        if not module.name.endswith("__main__"):
+            try:
+                import_module(module.name)
+            except ImportError:
+                # Where the package is built there is no click and no pydantic.
+                continue
+    return list(_known)

@@ -1,15 +1,14 @@
 """Typed facts: the numbers, names and paths that the log's own lines state.
 
-One frozen model per area. Units are in the names: `_bytes`, `_s`, `_ms`, `_pct`, `_per_s`.
+One class per area. Units are in the names: `_bytes`, `_s`, `_ms`, `_pct`, `_per_s`.
 A field that the log does not state is None and left out of the JSON.
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
-
-from pydantic import BaseModel, ConfigDict, Field
+from typing import Any, Literal
 
 from vllm_triage.expressions import expression
+from vllm_triage.plain import Plain, fields, values
 
 _UNITS = {
     "": 1,
@@ -34,10 +33,8 @@ _FRACTION = expression(r"-?\d+\.\d+")
 _NUMBER = expression(r"-?\d[\d,_]*(?:\.\d+)?")
 
 
-class Facts(BaseModel):
+class Facts(Plain):
     """What every area shares."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     rank: int | None = None
     """The rank in the process group that printed the line."""
@@ -467,7 +464,7 @@ class HostFacts(Facts):
     """How often the platform started it again."""
 
 
-AnyFacts = Annotated[
+AnyFacts = (
     OomFacts
     | PerformanceFacts
     | LoadingFacts
@@ -478,9 +475,8 @@ AnyFacts = Annotated[
     | EngineFacts
     | ConfigFacts
     | RequestFacts
-    | HostFacts,
-    Field(discriminator="family"),
-]
+    | HostFacts
+)
 
 FAMILIES: dict[str, type[Facts]] = {
     "oom": OomFacts,
@@ -516,7 +512,11 @@ def _number(text: str) -> float | None:
     return float(found[0].replace(",", "").replace("_", "")) if found else None
 
 
-def _converted(field: str, annotation: object, value: str) -> object:
+def _converted(field: str, annotation: object, value: str | float) -> object:
+    if not isinstance(value, str):
+        if annotation == int | None:
+            return int(value)
+        return float(value) if annotation == float | None else str(value)
     if field.endswith("_bytes"):
         return size(value)
     if annotation == int | None:
@@ -529,10 +529,10 @@ def _converted(field: str, annotation: object, value: str) -> object:
 
 def seconds_field(name: str, family: type[Facts]) -> str | None:
     """The `_s` field that a number captured in milliseconds fills; None when it is another name."""
-    if not name.endswith("_ms") or name in family.model_fields:
+    if not name.endswith("_ms") or name in fields(family):
         return None
     field = name.removesuffix("_ms") + "_s"
-    return field if field in family.model_fields else None
+    return field if field in fields(family) else None
 
 
 def _with_units(captured: Mapping[str, str | float | None]) -> Mapping[str, str | float | None]:
@@ -548,18 +548,24 @@ def _with_units(captured: Mapping[str, str | float | None]) -> Mapping[str, str 
 def build(area: str, captured: Mapping[str, str | float | None]) -> AnyFacts:
     """Make an area's facts from captured texts and numbers; what cannot be read is left out."""
     family = FAMILIES[area]
-    values: dict[str, object] = {}
+    found: dict[str, Any] = {}
     for name, value in _with_units(captured).items():
         seconds = seconds_field(name, family)
         if seconds is not None and value is not None:
             number = _number(str(value))
-            values.setdefault(seconds, None if number is None else number / 1000)
+            found.setdefault(seconds, None if number is None else number / 1000)
             continue
-        field = family.model_fields.get(name)
-        if field is None or value is None:
+        annotation = fields(family).get(name)
+        if annotation is None or value is None:
             continue
-        if isinstance(value, str):
-            values[name] = _converted(name, field.annotation, value)
-        else:
-            values[name] = int(value) if field.annotation == int | None else value
-    return family(**values)  # type: ignore[return-value]  # FAMILIES holds just the union's members
+        found[name] = _converted(name, annotation, value)
+    return family(**found)  # type: ignore[return-value]  # FAMILIES holds just the union's members
+
+
+def stated(facts: Facts) -> dict[str, object]:
+    """What the log states, by the fields' names, in their order."""
+    return {
+        name: value
+        for name, value in values(facts).items()
+        if value is not None and name != "family"
+    }

@@ -1,6 +1,5 @@
 """Flags: which release of vLLM accepts which, and what became of those that are gone."""
 
-import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
@@ -67,6 +66,8 @@ def nearest(flag: str, version: str | None) -> str | None:
     spelt = "--" + flag.strip("-").replace("_", "-").lower()
     if spelt in known:
         return spelt if spelt != flag else None
+    import difflib
+
     found = difflib.get_close_matches(spelt, sorted(known), 1, _ALIKE)
     return found[0] if found else None
 

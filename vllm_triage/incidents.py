@@ -10,7 +10,7 @@ from vllm_triage.causes import order
 from vllm_triage.commands import suggested_command
 from vllm_triage.conditions import satisfies
 from vllm_triage.envelopes import without_escapes
-from vllm_triage.facts import AnyFacts, build
+from vllm_triage.facts import AnyFacts, build, stated
 from vllm_triage.fixes import render_steps, render_verify
 from vllm_triage.groups import Group
 from vllm_triage.kinds import Confidence, Kind, Phase
@@ -209,5 +209,4 @@ def _is_on_cpu(group: Group) -> bool:
 
 def fact_texts(facts: AnyFacts) -> dict[str, str]:
     """An incident's facts as texts for people."""
-    known = facts.model_dump(exclude_none=True, exclude={"family"})
-    return {name: human(name, value) for name, value in known.items()}
+    return {name: human(name, value) for name, value in stated(facts).items()}

@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from vllm_triage.contract import Update, validated
 from vllm_triage.errors import SourceError
-from vllm_triage.model import Update
+from vllm_triage.library import Scanner
 from vllm_triage.reports.clean import clean, located
-from vllm_triage.scanner import Scanner
 from vllm_triage.sinks import FileSink
 
 LOGGER = "vllm_triage"
@@ -197,5 +197,5 @@ def _log(update: Update) -> None:
         "%s",
         f"{word}{update.severity.value}: {clean(update.title)} ({update.kind.value}{clean(cause)}), "
         f"{located(first.source, first.line)}: {clean(first.text)[:300]}{do}",
-        extra={"vllm_triage": update.model_dump(mode="json")},
+        extra={"vllm_triage": validated(update).model_dump(mode="json")},
     )

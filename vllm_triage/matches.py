@@ -1,6 +1,5 @@
 """Matches: events that a pattern recognises, with the captured fields."""
 
-import logging
 from collections import OrderedDict
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
@@ -9,6 +8,7 @@ from typing import NamedTuple
 
 import regex
 
+from vllm_triage import precompiled
 from vllm_triage.catalogue import Catalogue
 from vllm_triage.conditions import accepts, in_bounds, raised_so, satisfies
 from vllm_triage.events import Event
@@ -22,7 +22,6 @@ from vllm_triage.run import Run
 from vllm_triage.tracebacks import Frame
 
 TIMEOUT_S = 1.0
-_LOG = logging.getLogger(__name__)
 _MAX_TEXT = 262_144
 _MAX_STREAKS = 1024
 # Texts that are said again, as by each rank of a server that is started again and again.
@@ -124,7 +123,7 @@ def is_blind(text: str) -> bool:
 @cache
 def compiled(text: str) -> regex.Pattern[str]:
     """Compile a pattern's regex once, on first use."""
-    return regex.compile(text, regex.MULTILINE)
+    return precompiled.compiled(text, regex.MULTILINE)
 
 
 @dataclass
@@ -242,7 +241,9 @@ class Matcher:
             found = compiled(pattern.regex).search(event.text[:_MAX_TEXT], timeout=TIMEOUT_S)
         except TimeoutError:
             self.timed_out.add(item.id)
-            _LOG.warning(
+            import logging
+
+            logging.getLogger(__name__).warning(
                 "pattern %s took over %g s on one line and is skipped from now on",
                 item.id,
                 TIMEOUT_S,

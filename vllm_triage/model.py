@@ -1,20 +1,18 @@
-"""What a report is made of: the types of the library and of the JSON contract."""
+"""What a report is made of.
+
+The library and the JSON contract have the same types, validated: `contract`.
+"""
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
-
 from vllm_triage.facts import AnyFacts
 from vllm_triage.kinds import Confidence, Kind, Phase, Risk, Role, Severity
+from vllm_triage.plain import Plain
 
 SCHEMA_VERSION: Literal["1"] = "1"
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Source(_Frozen):
+class Source(Plain):
     """One input that was read."""
 
     name: str
@@ -31,7 +29,7 @@ class Source(_Frozen):
     """One sentence when not all of it could be read."""
 
 
-class RunInfo(_Frozen):
+class RunInfo(Plain):
     """One run of a server, from its banner to its end."""
 
     vllm_version: str | None = None
@@ -42,7 +40,7 @@ class RunInfo(_Frozen):
     """The engine generation."""
     model: str | None = None
     """The model's hub id or path."""
-    arguments: dict[str, str | int | float | bool | list[str] | None] = {}
+    arguments: dict[str, str | int | float | bool | list[str] | None]
     """The arguments that differ from the defaults, by their Python names."""
     phase: Phase | None = None
     """How far it came; None when the log does not show it."""
@@ -68,27 +66,27 @@ class RunInfo(_Frozen):
     """How many runs with the same arguments followed this one."""
 
 
-class Evidence(_Frozen):
+class Evidence(Plain):
     """A line that proves an incident."""
 
     source: str
     """The input."""
-    line: int = Field(ge=1)
+    line: int
     """The 1-based number of the physical line."""
     text: str
     """The line as printed, secrets redacted."""
 
 
-class FixStep(_Frozen):
+class FixStep(Plain):
     """One rendered step."""
 
-    number: int = Field(ge=1)
+    number: int
     """From 1."""
     do: str
     """What to do."""
     command: str | None = None
     """A command for this run."""
-    change: dict[str, str] = {}
+    change: dict[str, str]
     """Flags that the step sets on the server's command."""
     why: str | None = None
     """Half a line: why."""
@@ -104,7 +102,7 @@ class FixStep(_Frozen):
     """An address with more about it."""
 
 
-class MemoryBudget(_Frozen):
+class MemoryBudget(Plain):
     """The memory of one GPU as the log gives it; what it does not state is None and left out of the JSON."""
 
     process: str | None = None
@@ -143,7 +141,7 @@ class MemoryBudget(_Frozen):
     """What was free when it failed."""
 
 
-class Incident(_Frozen):
+class Incident(Plain):
     """One thing that broke, with its proof and its remedy."""
 
     id: str
@@ -166,15 +164,15 @@ class Incident(_Frozen):
     """How sure the kind is."""
     facts: AnyFacts
     """What the lines state."""
-    memory: MemoryBudget | None = None
+    memory: MemoryBudget | None
     """The GPU's memory, where the kind is about it and the log states at least two sizes."""
     cards: str | None = None
     """One sentence: which GPUs would hold the weights, where it matters and their size is known."""
-    fix_steps: tuple[FixStep, ...] = ()
+    fix_steps: tuple[FixStep, ...]
     """What to do, in order."""
     suggested_command: str | None = None
     """The user's own command with the first change made."""
-    evidence: tuple[Evidence, ...] = Field(min_length=1)
+    evidence: tuple[Evidence, ...]
     """The lines; the first states the cause."""
     count: int = 1
     """How often it was printed, tracebacks that repeat it included."""
@@ -197,20 +195,11 @@ class Incident(_Frozen):
     docs: tuple[str, ...] = ()
     """Addresses of documentation."""
 
-    @model_serializer(mode="wrap")
-    def _without_empty_facts(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
-        out: dict[str, object] = handler(self)
-        for part in ("facts", "memory"):
-            values = out.get(part)
-            if isinstance(values, dict):
-                out[part] = {name: value for name, value in values.items() if value is not None}
-        return out
-
 
 class Update(Incident):
     """An incident as a stream tells it: at once, and again when there is more to say."""
 
-    revision: int = Field(default=1, ge=1)
+    revision: int
     """1 the first time; a later one replaces those before it with the same `id`."""
     root_cause: str | None = None
     """The id of the incident that, as far as the stream shows, explains the rest."""
@@ -218,20 +207,20 @@ class Update(Incident):
     """The stream went on in a way that shows that it was no incident."""
 
 
-class Report(_Frozen):
+class Report(Plain):
     """The answer to one call."""
 
     schema_version: Literal["1"] = SCHEMA_VERSION
     """Raised when the shape changes."""
     tool_version: str
     """The release of vllm-triage."""
-    sources: tuple[Source, ...] = ()
+    sources: tuple[Source, ...]
     """What was read."""
-    runs: tuple[RunInfo, ...] = ()
+    runs: tuple[RunInfo, ...]
     """The server runs that the logs show."""
     root_cause: str | None = None
     """The id of the incident that explains the rest."""
-    incidents: tuple[Incident, ...] = ()
+    incidents: tuple[Incident, ...]
     """All incidents, the root cause first."""
 
     @property

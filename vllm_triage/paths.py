@@ -1,6 +1,5 @@
 """Paths: the inputs that names, folders and globs stand for."""
 
-import difflib
 import os
 import stat
 from collections.abc import Sequence
@@ -105,6 +104,8 @@ def _missing(path: Path) -> str:
     near: list[str] = []
     if path.parent.is_dir():
         try:
+            import difflib
+
             near = difflib.get_close_matches(
                 path.name, [one.name for one in path.parent.iterdir()], 3, 0.6
             )

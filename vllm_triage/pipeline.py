@@ -17,14 +17,7 @@ def triage(
     rules: Sequence[Path | str] = (),
     redact: bool = True,
 ) -> Report:
-    """Triage logs and give the whole answer.
-
-    `inputs` is a path, a sequence of paths (files, folders, globs; they are one
-    deployment), or text lines: an open file, any other iterator, or a list of texts of
-    which none is a file and some hold blanks.
-
-    Raises SourceError when none of the inputs can be read, RuleError when a rule folder is wrong.
-    """
+    """What `library.triage` does, with a plain report."""
     if isinstance(inputs, str | Path):
         return triage_paths([inputs], rules=rules, redact=redact)
     if isinstance(inputs, Sequence) and not _are_lines(inputs):

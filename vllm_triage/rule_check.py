@@ -18,6 +18,7 @@ from vllm_triage.kinds import Kind, Phase
 from vllm_triage.lines import parse
 from vllm_triage.matches import Match, Matcher, compiled
 from vllm_triage.phases import phase_of
+from vllm_triage.plain import fields as field_names
 from vllm_triage.rules import Extension, Fix, Form, Pattern, Rule, Topic
 from vllm_triage.run import Run
 from vllm_triage.runs import Runs
@@ -95,7 +96,7 @@ def _compiling(patterns: tuple[Pattern, ...]) -> tuple[tuple[Pattern, ...], list
 
 def _rule(kind: Kind, rule: Rule, matcher: Matcher) -> Iterator[str]:
     where = f"{kind.area}/{kind.value.partition('.')[2]}.toml"
-    fields = frozenset(FAMILIES[kind.area].model_fields)
+    fields = frozenset(field_names(FAMILIES[kind.area]))
     shown = [("title", rule.title), ("summary", rule.summary), ("cause", rule.cause)]
     for name, text in [*shown, *(("verify", text) for text in rule.verify_texts)]:
         yield from (f"{where}: {name}: {problem}" for problem in _template(text, fields))

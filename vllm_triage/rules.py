@@ -1,21 +1,31 @@
 """Rules: what a pattern file may say. The format is described in `patterns/README.md`."""
 
-from typing import Annotated, Literal, Self
-
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
 
 from vllm_triage.kinds import Confidence, Kind, Level, Phase, Risk, Role, Severity
-
-_Text = Annotated[str, Field(min_length=1)]
-_Name = Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
-_Version = Annotated[str, Field(pattern=r"^\d+\.\d+(\.\d+)?(\.?(post|rc|dev)\d+)?$")]
+from vllm_triage.plain import Plain
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+class Limit:
+    """What pydantic is to hold a field of a user's file to, in the words of its core schema."""
+
+    def __init__(self, **limits: object) -> None:
+        self._limits = limits
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: Callable[[object], dict[str, Any]]
+    ) -> dict[str, Any]:
+        """The field's schema with these limits; pydantic asks for it."""
+        return {**handler(source), **self._limits}
 
 
-class Form(_Strict):
+_Text = Annotated[str, Limit(min_length=1)]
+_Name = Annotated[str, Limit(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
+_Version = Annotated[str, Limit(pattern=r"^\d+\.\d+(\.\d+)?(\.?(post|rc|dev)\d+)?$")]
+
+
+class Form(Plain):
     """One way to write a step's command, and the vLLM releases that accept it."""
 
     since: _Version | None = None
@@ -28,7 +38,7 @@ class Form(_Strict):
     """Flags to set, `"--flag" = "value"`; an empty value is a bare flag, `"-"` removes the flag."""
 
 
-class Verify(_Strict):
+class Verify(Plain):
     """How to see that the remedy worked, in some vLLM releases."""
 
     since: _Version | None = None
@@ -39,7 +49,7 @@ class Verify(_Strict):
     """A full sentence that names a line of the log, a command or a metric."""
 
 
-class Fix(_Strict):
+class Fix(Plain):
     """One step towards the remedy."""
 
     do: _Text
@@ -74,7 +84,7 @@ class Fix(_Strict):
     """Facts that make the step useless, `name` or `name=value`, and half a line that says why."""
 
 
-class Pattern(_Strict):
+class Pattern(Plain):
     """One thing a log says."""
 
     name: _Name
@@ -103,7 +113,7 @@ class Pattern(_Strict):
     """Least values of captured numbers."""
     at_most: dict[str, float] = {}
     """Greatest values of captured numbers."""
-    times: Annotated[int, Field(ge=1)] = 1
+    times: Annotated[int, Limit(ge=1)] = 1
     """How many lines in a row must match."""
     severity: Severity | None = None
     """Overrides the rule's."""
@@ -121,20 +131,13 @@ class Pattern(_Strict):
     """The first release of that package known to print it."""
     until: _Version | None = None
     """The last release of that package known to print it."""
-    hits: Annotated[tuple[_Text, ...], Field(min_length=1)]
+    hits: Annotated[tuple[_Text, ...], Limit(min_length=1)]
     """Lines as printed that must match."""
-    misses: Annotated[tuple[_Text, ...], Field(min_length=1)]
+    misses: Annotated[tuple[_Text, ...], Limit(min_length=1)]
     """The nearest innocent lines."""
 
-    @model_validator(mode="after")
-    def _has_a_keyword(self) -> Self:
-        if not self.keywords and not self.any_of:
-            message = "needs keywords or any_of: plain texts that its lines hold"
-            raise ValueError(message)
-        return self
 
-
-class Variant(_Strict):
+class Variant(Plain):
     """A kind told from another by the run, not by its words."""
 
     of: Kind
@@ -143,13 +146,13 @@ class Variant(_Strict):
     """The phase in which they do."""
     needs: tuple[_Name, ...] = ()
     """Facts that the run or the frames must show."""
-    hits: Annotated[tuple[_Text, ...], Field(min_length=1)]
+    hits: Annotated[tuple[_Text, ...], Limit(min_length=1)]
     """Whole excerpts that become this kind."""
-    misses: Annotated[tuple[_Text, ...], Field(min_length=1)]
+    misses: Annotated[tuple[_Text, ...], Limit(min_length=1)]
     """Excerpts that stay the other kind."""
 
 
-class Rule(_Strict):
+class Rule(Plain):
     """A kind: what it means, how it is recognised, what to do."""
 
     title: _Text
@@ -170,13 +173,13 @@ class Rule(_Strict):
     """Kinds, or areas as `gpu.*`, that are the cause when both are in a log."""
     symptom: _Text | None = None
     """The symptom as documented."""
-    verify: _Text | Annotated[tuple[Verify, ...], Field(min_length=1)] | None = None
+    verify: _Text | Annotated[tuple[Verify, ...], Limit(min_length=1)] | None = None
     """How to see that the remedy worked; a list where it differs by release, oldest first."""
     collect: tuple[_Text, ...] = ()
     """What to collect when the log does not show the cause."""
     variant: Variant | None = None
     """Set when the kind is told from another by the run."""
-    fix: Annotated[tuple[Fix, ...], Field(min_length=1)]
+    fix: Annotated[tuple[Fix, ...], Limit(min_length=1)]
     """Steps in order."""
     pattern: tuple[Pattern, ...] = ()
     """What the log says."""
@@ -189,7 +192,7 @@ class Rule(_Strict):
         return tuple(form.text for form in self.verify)
 
 
-class Extension(_Strict):
+class Extension(Plain):
     """What a user's file adds to a built-in kind: a rule without title."""
 
     fix: tuple[Fix, ...] = ()
@@ -204,7 +207,7 @@ class Extension(_Strict):
         )
 
 
-class Topic(_Strict):
+class Topic(Plain):
     """A reference page that belongs to kinds."""
 
     title: _Text

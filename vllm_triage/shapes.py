@@ -18,6 +18,7 @@ from vllm_triage import statistics
 from vllm_triage.catalogue import Catalogue
 from vllm_triage.conditions import accepts
 from vllm_triage.envelopes import Unwrapper
+from vllm_triage.expressions import expression
 from vllm_triage.kinds import Level
 from vllm_triage.lines import REQUESTS, Key, Line, Origin, parse
 from vllm_triage.matches import TIMEOUT_S, compiled
@@ -35,7 +36,7 @@ _WINDOW = b"Avg prompt throughput: "
 _WORDS = tuple(word.encode() for word in REQUESTS)
 _MAX_LINE = 4096
 _MAX_HEAD = 512
-_STATUS = regex.compile(rb'" 200 OK')
+_STATUS = expression(rb'" 200 OK')
 _PROBES = 3
 _NOTHING = (False, False)
 _IDLE = (Level.DEBUG, Level.INFO, Level.WARNING)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from vllm_triage.collector import next_round
 from vllm_triage.kinds import Kind, Role
 from vllm_triage.model import Incident, Update
+from vllm_triage.plain import values
 
 # What grows with every repeat; told at round counts and at the end.
 _GROWING = {"id", "count", "first_seen", "last_seen", "processes", "evidence", "caused_by"}
@@ -153,7 +154,7 @@ class Teller:
         return incident.count >= next_round(told.count)
 
     def _state(self, incident: Incident) -> dict[str, object]:
-        state = incident.model_dump(exclude=_GROWING)
+        state = {name: value for name, value in values(incident).items() if name not in _GROWING}
         state["caused_by"] = incident.caused_by
         state["is_root"] = incident.id == self._root
         state["root"] = self._root
@@ -164,8 +165,8 @@ class Teller:
         self._held.pop(key, None)
         self._silent.pop(key, None)
         told = self._told.get(key)
-        update = Update.model_construct(
-            **{name: getattr(incident, name) for name in Incident.model_fields},
+        update = Update(
+            **values(incident),
             revision=1 if told is None else told.update.revision + 1,
             root_cause=self._root,
         )

@@ -6,7 +6,7 @@ from vllm_triage import suggest
 from vllm_triage.arguments import Value, number
 from vllm_triage.derived import derived, visible_gpus
 from vllm_triage.expressions import expression
-from vllm_triage.facts import AnyFacts
+from vllm_triage.facts import AnyFacts, stated
 from vllm_triage.run import Run
 from vllm_triage.weights import model_weights_bytes
 
@@ -34,9 +34,9 @@ def values_of(
             _put(out, "max_model_len", run.config.get("max_seq_len"))
         if "tensor_parallel_size" not in out:
             _put(out, "tensor_parallel_size", run.config.get("tensor_parallel_size"))
-    known: dict[str, object] = facts.model_dump(exclude_none=True) if facts is not None else {}
+    known = stated(facts) if facts is not None else {}
     for name, fact in known.items():
-        if name != "family" and not (name == "model" and "model" in out):
+        if not (name == "model" and "model" in out):
             _put(out, name, human(name, fact))
     words = _search_words(known.get("detail"))
     if words:

@@ -7,6 +7,7 @@ https://www.elastic.co/docs/reference/ecs/ecs-field-reference
 import json
 from datetime import UTC, datetime
 
+from vllm_triage.contract import validated
 from vllm_triage.kinds import Severity
 from vllm_triage.model import Incident, Report, Update
 from vllm_triage.reports import records
@@ -76,7 +77,7 @@ def render(report: Report, context: Context | None = None) -> str:
 
 
 def _own(incident: Incident, revision: int) -> dict[str, object]:
-    content = incident.model_dump(
+    content = validated(incident).model_dump(
         mode="json",
         include={
             "kind", "severity", "role", "confidence", "facts", "suggested_command", "evidence",

@@ -1,9 +1,10 @@
 """The JSON contract: one object."""
 
+from vllm_triage.contract import validated
 from vllm_triage.model import Report
 from vllm_triage.reports.clean import escaped
 
 
 def render(report: Report) -> str:
     """The whole report, indented."""
-    return escaped(report.model_dump_json(indent=2)) + "\n"
+    return escaped(validated(report).model_dump_json(indent=2)) + "\n"

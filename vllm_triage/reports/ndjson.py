@@ -1,12 +1,13 @@
 """One incident a line, the root cause first."""
 
+from vllm_triage.contract import validated
 from vllm_triage.model import Incident, Report
 from vllm_triage.reports.clean import escaped
 
 
 def line(incident: Incident) -> str:
     """One incident, without line end."""
-    return escaped(incident.model_dump_json())
+    return escaped(validated(incident).model_dump_json())
 
 
 def render(report: Report) -> str:

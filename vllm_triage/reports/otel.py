@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from uuid import NAMESPACE_URL, uuid5
 
+from vllm_triage.facts import stated
 from vllm_triage.model import Incident, Report, Update
 from vllm_triage.reports import records
 from vllm_triage.reports.clean import escaped
@@ -80,7 +81,7 @@ def _attributes(incident: Incident, context: Context) -> dict[str, object]:
         "caused_by": incident.caused_by,
         "root_cause": incident.root_cause if isinstance(incident, Update) else None,
     }
-    for name, value in incident.facts.model_dump(exclude={"family"}).items():
+    for name, value in stated(incident.facts).items():
         own[f"facts.{name}"] = value
     return {
         "log.record.uid": _uid(incident, context),

@@ -1,0 +1,65 @@
+"""Prebuilt: the content of the TOML files under `patterns/`, read once, when the package is built.
+
+Reading TOML takes longer than most logs do. The build (`hatch_build.py`) puts the parsed content
+beside the files, as plain data; a file that has changed since then is why all of it is passed
+over. This module needs nothing but the standard library: the build has no more.
+"""
+
+import marshal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+NAME = "prebuilt.marshal"
+# Pythons from 3.4 on read it.
+_MARSHAL_VERSION = 4
+
+
+def names(folder: Path) -> list[str]:
+    """The TOML files under a folder, `NAME.toml` and `AREA/NAME.toml`."""
+    return sorted(
+        path.relative_to(folder).as_posix()
+        for pattern in ("*.toml", "*/*.toml")
+        for path in folder.glob(pattern)
+    )
+
+
+def write(folder: Path, target: Path, *, is_edited: bool) -> None:
+    """Write the content of a folder's TOML files.
+
+    Where the files are edited (a checkout), their times are kept too: a change can leave a file
+    as long as it was. Elsewhere whoever installs the files sets their times.
+    """
+    import tomllib
+
+    out: dict[str, tuple[int, int, bytes]] = {}
+    for name in names(folder):
+        path = folder / name
+        content = path.read_bytes()
+        data = marshal.dumps(tomllib.loads(content.decode("utf-8")), _MARSHAL_VERSION)
+        out[name] = len(content), path.stat().st_mtime_ns if is_edited else 0, data
+    target.write_bytes(marshal.dumps(out, _MARSHAL_VERSION))
+
+
+def read(folder: Path) -> Mapping[str, bytes] | None:
+    """The prebuilt content of a folder's files by their names, for `content`.
+
+    None when there is none, or the files have changed since.
+    """
+    try:
+        found: dict[str, tuple[int, int, bytes]] = marshal.loads((folder / NAME).read_bytes())
+        if sorted(found) != names(folder):
+            return None
+        for name, (size, time, _) in found.items():
+            status = (folder / name).stat()
+            if status.st_size != size or time not in (0, status.st_mtime_ns):
+                return None
+    except (OSError, ValueError, EOFError, TypeError):
+        return None
+    return {name: data for name, (_, _, data) in found.items()}
+
+
+def content(data: bytes) -> dict[str, Any]:
+    """What one file says."""
+    found: dict[str, Any] = marshal.loads(data)
+    return found
