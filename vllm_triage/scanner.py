@@ -341,7 +341,8 @@ class Scanner:
 
     def forget(self, run: Run | None = None) -> None:
         """Close all incidents so far, or those of runs before this one: what comes is a new one."""
-        # What waits for its cause has waited in vain.
+        # What waits for its cause has waited in vain; of many lines at once it has yet to be noted.
+        self._last_news = list(self._news())
         self._last_news = list(self._news(quiet=self._number))
         self._collector.forget(run)
         self._fatal = {index for index in self._fatal if run is not None and index >= run.index}
