@@ -23,6 +23,10 @@ Key = tuple[str, str | None, str | None, int | None, int | None]
 """Source, container, process, pid and rank: what separates the interleaved processes of one input."""
 
 
+Owner = tuple[str | None, ...]
+"""A `Key` without its source, with every digit 0."""
+
+
 class Line(NamedTuple):
     """One printed line; `text` has no prefix but keeps its indentation.
 

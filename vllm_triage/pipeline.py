@@ -7,8 +7,9 @@ from vllm_triage.catalogue import load
 from vllm_triage.errors import SourceError
 from vllm_triage.model import Report, Source
 from vllm_triage.paths import expand, is_name, printable
-from vllm_triage.scanner import Progress, Scanner
+from vllm_triage.scanner import Input, Progress, Scanner
 from vllm_triage.sources import Reader
+from vllm_triage.split import SplitFile, can_split
 
 
 def triage(
@@ -46,11 +47,13 @@ def triage_paths(
     apply_steps: Collection[int] = (),
     progress: Progress | None = None,
     interrupted: Callable[[], None] | None = None,
+    jobs: int = 1,
 ) -> Report:
     """Triage files, folders, globs and `-` for standard input as one deployment.
 
     `progress` gets the bytes read so far. With `interrupted` a KeyboardInterrupt ends the
-    reading, calls it, and the report tells what was found so far.
+    reading, calls it, and the report tells what was found so far. Plain files over 64 MiB are
+    read by `jobs` processes, where the system can fork.
 
     An input that cannot be read appears as a source with a `problem`.
     Raises SourceError when none can be read, RuleError when a rule folder is wrong.
@@ -71,10 +74,11 @@ def triage_paths(
                 raise
             interrupted()
             break
+        source = _split(reader, path, jobs)
         is_complete = scanner.read(
-            reader, _shifted(progress, done), can_stop=interrupted is not None
+            source, _shifted(progress, done), can_stop=interrupted is not None
         )
-        done += reader.bytes
+        done += source.bytes
         if not is_complete and interrupted is not None:
             interrupted()
             break
@@ -85,6 +89,14 @@ def triage_paths(
     for text in problems:
         scanner.sources.append(Source(name=text.partition(": ")[0], problem=text))
     return scanner.report(apply_steps=apply_steps)
+
+
+def _split(reader: Reader, path: Path | None, jobs: int) -> Input:
+    """The same input, read by several processes where that is worth it."""
+    if path is None or not reader.is_plain or not can_split(path, jobs):
+        return reader
+    reader.close()
+    return SplitFile(path, jobs)
 
 
 def _shifted(progress: Progress | None, base: int) -> Progress | None:

@@ -51,12 +51,12 @@ class Served(NamedTuple):
     """What a stretch of lines of one container says that show nothing but a server serving."""
 
     first: int
-    """The number of its first line."""
+    """Its first line; lines are counted from 0."""
     lines: int
     first_time: str | None
     last_time: str | None
-    last_answer: int
-    """The number of the last line that shows a request answered; 0 for none."""
+    last_answer: int | None
+    """The last line that shows a request answered."""
     is_service: bool
     """Whether an access line shows the API in use."""
     is_engine: bool
@@ -196,17 +196,18 @@ class Runs:
         if is_answer:
             run.last_answer = line.number
 
-    def serve(self, source: str, container: str | None, served: "Served") -> Run:
-        """Take a stretch of lines that show nothing but a server serving."""
+    def serve(self, source: str, container: str | None, number: int, served: "Served") -> Run:
+        """Take lines that show nothing but a server serving, counted from line `number`."""
         run = self._current.get((source, container))
         if run is None:
-            run = self._start(Line(source, served.first, "", "", container=container))
+            run = self._start(Line(source, number + served.first, "", "", container=container))
         elif len(self._current) > 1:
             self._current.move_to_end((source, container))
         if served.is_engine or (served.is_service and run.phase is not Phase.SHUTDOWN):
             run.phase = Phase.SERVING
         run.was_serving = run.was_serving or served.is_engine or served.is_service
-        run.last_answer = served.last_answer or run.last_answer
+        if served.last_answer is not None:
+            run.last_answer = number + served.last_answer
         run.first_seen = run.first_seen or served.first_time
         run.last_seen = served.last_time or run.last_seen
         run.lines += served.lines

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from vllm_triage.arguments import Value
 from vllm_triage.assembler import Assembler
@@ -12,23 +13,35 @@ from vllm_triage.events import Event
 from vllm_triage.express import Express
 from vllm_triage.incidents import fold
 from vllm_triage.kinds import Level, Severity
-from vllm_triage.lines import Key, Origin, parse
+from vllm_triage.lines import Origin, parse
 from vllm_triage.matches import Matcher, Unknown
 from vllm_triage.model import Report, RunInfo, Source, Update
 from vllm_triage.paths import printable
 from vllm_triage.phases import phase_of
+from vllm_triage.quiet import Quiet
 from vllm_triage.redact import redact as redact_secrets
 from vllm_triage.run import Run
 from vllm_triage.runs import Runs
-from vllm_triage.shapes import Learner, Record, owner
-from vllm_triage.sieve import Block, Sieve, Stretch
-from vllm_triage.sources import BLANK, Reader, decoded
+from vllm_triage.shapes import Learner
+from vllm_triage.sieve import Block, Sieve, Sifted, Stretch, Summary, sifted
+from vllm_triage.sources import BLANK, decoded
 from vllm_triage.updates import Teller
 from vllm_triage.versions import __version__
 
 Progress = Callable[[int], None]
 
-_MANY_SPEAKERS = 256
+
+class Input(Protocol):
+    """A whole input, and how much of it has been read."""
+
+    name: str
+    lines: int
+    bytes: int
+    truncated_lines: int
+    problem: str | None
+
+    def deliver(self, scanner: "Scanner", progress: Progress | None = None) -> None:
+        """Have all lines read."""
 
 
 class Scanner:
@@ -87,9 +100,6 @@ class Scanner:
         self._teller = Teller()
         self._changes = 0
         self._fatal: set[int] = set()
-        self._speakers: dict[Key, bool | None] = {}
-        """The processes with an open message, as many as the assembler keeps; True where it is nothing to any rule."""
-        self._many_speakers = _MANY_SPEAKERS
         self._is_closed = False
         self._has_context = False
         self._last_news: list[Update] = []
@@ -105,7 +115,7 @@ class Scanner:
         self._unwrapper = Unwrapper(self._message_keys)
         self._assembler = Assembler()
         self._sieve = Sieve(self._learner, self._unwrapper)
-        self._speakers.clear()
+        self._quiet = Quiet(name, self._unwrapper, self._assembler, self._matcher, self._runs)
         self._after_blank = False
         self._express = Express(name, self._unwrapper, self._assembler, self._runs)
 
@@ -179,25 +189,56 @@ class Scanner:
                 self._physical(first + at, block.raw[at])
                 at += 1
                 continue
-            reads_records = self._reads_records
+            reads_records = self._quiet.reads_records
             for piece in self._sieve.sift(block, at, reads_records=reads_records):
                 if isinstance(piece, Stretch):
                     self._skip(piece)
                     at = piece.stop
                     continue
                 at = piece + 1
-                if self._express.take(first + piece, block.raw[piece]):
-                    self._number = first + piece
-                    self._after_blank = False
+                if self._is_express(first + piece, block.raw[piece]):
                     continue
                 self._physical(first + piece, block.raw[piece])
-                if self._unwrapper.state != state or self._reads_records != reads_records:
+                if self._unwrapper.state != state or self._quiet.reads_records != reads_records:
                     break
 
+    def sift(self, data: bytes) -> tuple[int, Sifted]:
+        """Tell which lines of a text far ahead must be read; it may run in another process."""
+        return sifted(self._sieve, data, self._name, reads_records=self._quiet.reads_records)
+
     @property
-    def _reads_records(self) -> bool:
-        """Whether any logged record may say something: of the release, or that a table has ended."""
-        return self._assembler.is_in_table or self._runs.may_learn_release(self._name)
+    def learnt(self) -> object:
+        """What `sift` depends on; None while nothing can be told ahead."""
+        state = self._unwrapper.state
+        return None if state is None else (state, self._quiet.reads_records)
+
+    def feed_sifted(self, first: int, found: Sifted, data: Callable[[], bytes]) -> None:
+        """Take what `sift` told of lines of which the first has this number; the same as `feed_block`."""
+        learnt = self.learnt
+        for piece in found:
+            if isinstance(piece, Summary):
+                if self._quiet.may_await(piece):
+                    lines = data().split(b"\n")[piece.start : piece.stop]
+                    self.feed_block(first + piece.start, b"\n".join(lines))
+                else:
+                    self._take(first, piece)
+                continue
+            index, raw = piece
+            if self._is_express(first + index, raw):
+                continue
+            self._physical(first + index, raw)
+            if self.learnt != learnt:
+                rest = data().split(b"\n")[index + 1 :]
+                if rest:
+                    self.feed_block(first + index + 1, b"\n".join(rest))
+                return
+
+    def _is_express(self, number: int, raw: bytes) -> bool:
+        if not self._express.take(number, raw):
+            return False
+        self._number = number
+        self._after_blank = False
+        return True
 
     def _physical(self, number: int, raw: bytes) -> None:
         if raw in BLANK:
@@ -219,71 +260,24 @@ class Scanner:
         self._pass(part.part(at, part.stop))
 
     def _pass(self, part: Stretch) -> None:
-        while (index := self._awaited(part)) is not None:
+        while (index := self._quiet.awaited(part)) is not None:
             self._serve(part.part(part.start, index))
             self._physical(part.block.first + index, part.block.raw[index])
             part = part.part(index + 1, part.stop)
         self._serve(part)
 
     def _serve(self, part: Stretch) -> None:
-        if not len(part):
-            return
+        if len(part):
+            self._take(part.block.first, part.summary(self._name))
+
+    def _take(self, first: int, part: Summary) -> None:
         self._after_blank = False
-        self._number = part.block.first + part.stop - 1
-        for name, count in part.envelopes():
-            self._unwrapper.counts[name] += count
-        for container, served in part.served():
-            run = self._runs.serve(self._name, container, served)
-            if served.last_answer and run.index in self._fatal:
+        self._number = first + part.stop - 1
+        for run in self._quiet.serve(first, part):
+            if run.index in self._fatal:
+                # It went on: what was told as fatal was not.
                 self._fatal.discard(run.index)
                 self._collector.changes += 1
-        for key, engine in part.engines(self._name).items():
-            self._assembler.skip_windows(key, is_busy=engine.is_busy)
-            self._matcher.skip_windows(key[:-1], None if engine.was_idle else engine.ids)
-
-    def _awaited(self, part: Stretch) -> int | None:
-        """The first line that matters to what its process has said: it ends a message, or goes on with it."""
-        self._count_speakers()
-        owners = {owner(key) for key in self._speakers}
-        shapes = {
-            id(shape)
-            for shape in part.shapes
-            if shape.owner in owners and shape.origin in (Origin.ACCESS, Origin.LOG)
-        }
-        if not shapes:
-            return None
-        for index in range(part.start, part.stop):
-            shape = part.shape(index)
-            if id(shape) in shapes:
-                key = part.key(self._name, index)
-                if key in self._speakers and (
-                    bool(self._assembler.message(key))
-                    if shape.origin is Origin.ACCESS
-                    else self._goes_on(key, shape.record(part.block.raw[index]))
-                ):
-                    return index
-        return None
-
-    def _goes_on(self, key: Key, record: Record) -> bool:
-        """Whether a record that says nothing matters to its process's message or traceback."""
-        if self._assembler.is_open(key):
-            return True
-        lines = self._assembler.message(key)
-        if not lines:
-            return False
-        line = lines[-1]
-        if self._speakers[key] is None:
-            self._speakers[key] = (
-                len(lines) == 1 and line.place is not None and not self._matcher.is_asked_for(line)
-            )
-        return not self._speakers[key] or record == (line.level, line.time, line.place)
-
-    def _count_speakers(self) -> None:
-        """Keep the processes whose last message may yet go on."""
-        for key in tuple(self._speakers):
-            if not self._assembler.message(key) and not self._assembler.is_open(key):
-                del self._speakers[key]
-        self._many_speakers = max(_MANY_SPEAKERS, 2 * len(self._speakers))
 
     def _text(self, number: int, text: str, raw: str, item: Text) -> None:
         for line in parse(
@@ -297,9 +291,7 @@ class Scanner:
         ):
             run = self._runs.current(line)
             if line.origin is Origin.LOG:
-                self._speakers[line.key] = None
-                if len(self._speakers) > self._many_speakers:
-                    self._count_speakers()
+                self._quiet.speaks(line.key)
                 if line.level not in (Level.INFO, Level.DEBUG):
                     line = line._replace(run=run.index, phase=run.phase)
             # What this line completes was said before it: it belongs to the run as it was then.
@@ -398,16 +390,13 @@ class Scanner:
         )
 
     def read(
-        self, reader: Reader, progress: Progress | None = None, *, can_stop: bool = False
+        self, reader: "Input", progress: Progress | None = None, *, can_stop: bool = False
     ) -> bool:
         """Take a whole input; False when a KeyboardInterrupt ended it early, where that is allowed."""
         self._open(reader.name)
         is_complete = True
         try:
-            for first, data in reader.blocks():
-                self.feed_block(first, data)
-                if progress is not None:
-                    progress(reader.bytes)
+            reader.deliver(self, progress)
         except KeyboardInterrupt:
             if not can_stop:
                 raise

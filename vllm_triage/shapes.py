@@ -6,6 +6,7 @@ shape the usual way, and afterwards taken from the places where its digits stand
 """
 
 import random
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from enum import Enum, auto
 from functools import cache
@@ -20,7 +21,7 @@ from vllm_triage.conditions import accepts
 from vllm_triage.envelopes import Unwrapper
 from vllm_triage.expressions import expression
 from vllm_triage.kinds import Level
-from vllm_triage.lines import REQUESTS, Key, Line, Origin, parse
+from vllm_triage.lines import REQUESTS, Key, Line, Origin, Owner, parse
 from vllm_triage.matches import TIMEOUT_S, compiled
 from vllm_triage.rules import Pattern
 from vllm_triage.runs import is_idle_talk, service
@@ -38,6 +39,7 @@ _MAX_LINE = 4096
 _MAX_HEAD = 512
 _STATUS = expression(rb'" 200 OK')
 _PROBES = 3
+_NUMBER = regex.compile(rb"0+")
 _NOTHING = (False, False)
 _IDLE = (Level.DEBUG, Level.INFO, Level.WARNING)
 # Stands for a digit that may be any.
@@ -91,8 +93,7 @@ class Shape(NamedTuple):
     pid: slice | None
     rank: slice | None
     place: slice | None
-    owner: tuple[str | None, ...]
-    """The process's name and numbers with every digit 0."""
+    owner: Owner
     is_service: bool
     is_answer: bool
     level: Level | None = None
@@ -170,6 +171,45 @@ def head_of(mapped: bytes) -> bytes | None:
     return None
 
 
+class Known(NamedTuple):
+    """A shape, and where in it the numbers stand."""
+
+    shape: Shape
+    numbers: tuple[tuple[int, int], ...]
+
+
+def numbers_of(mapped: bytes) -> tuple[tuple[int, int], ...]:
+    """Where in a shape the numbers stand."""
+    return tuple(found.span() for found in _NUMBER.finditer(mapped))
+
+
+def skeleton_of(mapped: bytes) -> bytes:
+    """A shape with all its numbers of one digit."""
+    return _NUMBER.sub(b"0", mapped)
+
+
+class _Mover:
+    """Moves the places of a line to where they are in one with longer or shorter numbers."""
+
+    def __init__(
+        self, before: tuple[tuple[int, int], ...], after: tuple[tuple[int, int], ...]
+    ) -> None:
+        self._starts = [start for start, _ in before]
+        self._before, self._after = before, after
+
+    def __call__(self, place: slice | None) -> slice | None:
+        return place and slice(self._moved(place.start), self._moved(place.stop, is_end=True))
+
+    def _moved(self, offset: int, *, is_end: bool = False) -> int:
+        index = bisect_right(self._starts, offset - is_end) - 1
+        if index < 0:
+            return offset
+        (start, stop), (new_start, new_stop) = self._before[index], self._after[index]
+        if offset < stop or (offset == stop and not is_end):
+            return new_start + offset - start
+        return new_stop + offset - stop
+
+
 class _Read(NamedTuple):
     line: Line
     envelopes: tuple[tuple[str, int], ...]
@@ -208,6 +248,37 @@ class Learner:
         if line.origin is Origin.LOG and self._is_idle_talk(line):
             return _shape(lines, read)
         return None
+
+    def learn_like(
+        self, known: Known, mapped: bytes, raw: bytes, unwrapper: Unwrapper
+    ) -> Shape | None:
+        """What lines of a shape say that differs from a known one by how long its numbers are."""
+        move = _Mover(known.numbers, numbers_of(mapped))
+        shape = known.shape
+        moved = shape._replace(
+            time=move(shape.time),
+            container=move(shape.container),
+            process=move(shape.process),
+            pid=move(shape.pid),
+            rank=move(shape.rank),
+            place=move(shape.place),
+        )
+        if shape.window is not None:
+            moved = moved._replace(window=_moved(shape.window, move))
+        read = _read(raw, unwrapper)
+        if read is None:
+            return None
+        line = read.line
+        said = (line.origin, read.envelopes, line.key, line.time, line.place, line.level)
+        shown = (
+            moved.origin, moved.envelopes, moved.key("", raw), text_at(moved.time, raw),
+            text_at(moved.place, raw), moved.level,
+        )  # fmt: skip
+        if said != shown or (line.origin is Origin.ACCESS and self._is_asked_for(line)):
+            return None
+        if moved.window is not None and moved.window.ids != tuple(self._asking(line.text)):
+            return None
+        return moved._replace(owner=owner(line.key))
 
     def learn_head(self, raw: bytes, unwrapper: Unwrapper) -> Shape | None:
         """What lines about requests say that begin as this one does; None when that differs."""
@@ -255,6 +326,15 @@ class Learner:
             found = self._by_level[level] = tuple(sorted(words))
         return found
 
+    def _asking(self, text: str) -> dict[str, Pattern]:
+        """The patterns that may match a window with these words."""
+        wild = _wild(text)
+        return {
+            number: pattern
+            for number, pattern in self._patterns[Origin.STATISTICS]
+            if _may_match(pattern, wild)
+        }
+
     def _window(self, lines: list[bytes], read: list[_Read]) -> Window | None:
         text = read[0].line.text
         shift = _shift(lines, read)
@@ -264,9 +344,7 @@ class Learner:
         name = statistics.engine(text)
         rules: list[tuple[Bound, ...]] = []
         ids: list[str] = []
-        for number, pattern in self._patterns[Origin.STATISTICS]:
-            if not _may_match(pattern, _wild(text)):
-                continue
+        for number, pattern in self._asking(text).items():
             bounds = _bounds(pattern, [one.line.text for one in read], shift)
             if bounds is None:
                 return None
@@ -321,7 +399,24 @@ def _shape(lines: list[bytes], read: list[_Read]) -> Shape | None:
     )
 
 
-def owner(key: Key) -> tuple[str | None, ...]:
+def _moved(window: Window, move: Callable[[slice | None], slice | None]) -> Window:
+    return window._replace(
+        running=move(window.running),
+        generation=move(window.generation),
+        engine=move(window.engine),
+        rules=tuple(
+            tuple(
+                bound._replace(place=move(bound.place))
+                if isinstance(bound.place, slice)
+                else bound
+                for bound in bounds
+            )
+            for bounds in window.rules
+        ),
+    )
+
+
+def owner(key: Key) -> Owner:
     """A process as all of its shape are: every digit 0."""
     return tuple(None if part is None else str(part).translate(_ZEROES) for part in key[1:])
 

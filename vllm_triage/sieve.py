@@ -7,10 +7,11 @@ from typing import NamedTuple
 
 from vllm_triage.assembler import MAX_MESSAGE_LINES
 from vllm_triage.envelopes import Unwrapper
-from vllm_triage.lines import Key, Origin
+from vllm_triage.lines import Key, Origin, Owner
 from vllm_triage.runs import Served
 from vllm_triage.shapes import (
     DIGITS,
+    Known,
     Learner,
     Record,
     Shape,
@@ -18,7 +19,9 @@ from vllm_triage.shapes import (
     head_of,
     may_be_idle_talk,
     may_be_quiet,
+    numbers_of,
     owner,
+    skeleton_of,
     text_at,
 )
 
@@ -27,6 +30,7 @@ _MAX_SHAPES = 16_384
 _OFTEN = 2
 _VERY_OFTEN = 6
 _MAX_LOUD = 2_048
+_MAX_SKELETONS = 1_024
 _MAX_LOUD_LINE = 512
 
 
@@ -57,6 +61,23 @@ class Engine(NamedTuple):
     """Whether there were none in one of them."""
     ids: frozenset[str]
     """The patterns whose row of windows they end."""
+
+
+class Summary(NamedTuple):
+    """What a stretch comes to. Lines are counted from 0, the first of the block."""
+
+    start: int
+    stop: int
+    envelopes: tuple[tuple[str, int], ...]
+    """How many of the lines came in which envelope."""
+    served: tuple[tuple[str | None, Served], ...]
+    """By container what they show."""
+    engines: tuple[tuple[tuple[object, ...], Engine], ...]
+    """By process and engine what its windows come to."""
+    answering: frozenset[Owner]
+    """Who printed access lines."""
+    recording: frozenset[Owner]
+    """Who logged records that say nothing."""
 
 
 class Stretch:
@@ -119,8 +140,36 @@ class Stretch:
             for index in range(start, stop)
         )
 
-    def envelopes(self) -> Iterator[tuple[str, int]]:
-        """How many of the lines came in which envelope."""
+    def first_of_each(self) -> set[int]:
+        """Of each sort of process the first access line and the first record."""
+        left = {
+            (shape.owner, shape.origin)
+            for shape in self.shapes
+            if shape.origin in (Origin.ACCESS, Origin.LOG)
+        }
+        out = set()
+        for index in range(self.start, self.stop):
+            if not left:
+                break
+            shape = self.shape(index)
+            if (shape.owner, shape.origin) in left:
+                left.discard((shape.owner, shape.origin))
+                out.add(index)
+        return out
+
+    def summary(self, source: str) -> Summary:
+        """What the lines come to; there must be one at least."""
+        return Summary(
+            self.start,
+            self.stop,
+            tuple(self._envelopes()),
+            tuple(self._served_by()),
+            tuple(self._engines(source).items()),
+            frozenset(shape.owner for shape in self.answers),
+            frozenset(shape.owner for shape in self.shapes if shape.origin is Origin.LOG),
+        )
+
+    def _envelopes(self) -> Iterator[tuple[str, int]]:
         if len({shape.envelopes for shape in self.shapes}) == 1:
             for name, count in self.shapes[0].envelopes:
                 yield name, count * len(self)
@@ -128,8 +177,7 @@ class Stretch:
         for index in range(self.start, self.stop):
             yield from self.shape(index).envelopes
 
-    def served(self) -> Iterator[tuple[str | None, Served]]:
-        """By container what they come to."""
+    def _served_by(self) -> Iterator[tuple[str | None, Served]]:
         if all(shape.container is None for shape in self.shapes):
             yield None, self._served(range(self.start, self.stop))
             return
@@ -141,14 +189,12 @@ class Stretch:
             yield container, self._served(found)
 
     def _served(self, indices: range | list[int]) -> Served:
-        number = self.block.first
-        answer = self._first(indices[::-1], "is_answer")
         return Served(
-            first=number + indices[0],
+            first=indices[0],
             lines=len(indices),
             first_time=self._time(indices),
             last_time=self._time(indices[::-1]),
-            last_answer=0 if answer is None else number + answer,
+            last_answer=self._first(indices[::-1], "is_answer"),
             is_service=self._first(indices, "is_service") is not None,
             is_engine=self._first(indices, "is_engine") is not None,
         )
@@ -163,8 +209,7 @@ class Stretch:
         index = self._first(indices, "time")
         return None if index is None else text_at(self.shape(index).time, self.block.raw[index])
 
-    def engines(self, source: str) -> dict[tuple[object, ...], Engine]:
-        """By process and engine what its windows come to."""
+    def _engines(self, source: str) -> dict[tuple[object, ...], Engine]:
         out: dict[tuple[object, ...], Engine] = {}
         windows = self.block.windows
         for place in range(bisect_left(windows, (self.start,)), len(windows)):
@@ -181,6 +226,32 @@ class Stretch:
                 not is_idle, before.was_idle or is_idle, before.ids.union(shape.window.ids)
             )
         return out
+
+
+Sifted = list[tuple[int, bytes] | Summary]
+"""Of a block's lines, in order, those to be read with their indices, and what the others come to."""
+
+
+def sifted(sieve: "Sieve", data: bytes, source: str, *, reads_records: bool) -> tuple[int, Sifted]:
+    """How many lines there are in a text without its last line end, and what is to be done with them.
+
+    What was said before need not be known: lines that could go on with it are to be read.
+    """
+    block = Block.of(0, data)
+    out: Sifted = []
+    for piece in sieve.sift(block, 0, reads_records=reads_records):
+        if not isinstance(piece, Stretch):
+            out.append((piece, block.raw[piece]))
+            continue
+        at = piece.start
+        for index in sorted(piece.first_of_each().union(piece.last_records(source))):
+            if index > at:
+                out.append(piece.part(at, index).summary(source))
+            out.append((index, block.raw[index]))
+            at = index + 1
+        if at < piece.stop:
+            out.append(piece.part(at, piece.stop).summary(source))
+    return len(block.raw), out
 
 
 _NO_ENGINE = Engine(is_busy=False, was_idle=False, ids=frozenset())
@@ -204,6 +275,7 @@ class Sieve:
         self._answers: set[bytes] = set()
         self._sizes: tuple[int, ...] = ()
         self._seen: dict[bytes, int] = {}
+        self._skeletons: dict[bytes, Known] = {}
         self._loud: set[bytes] = set()
         """Shapes that are surely never worth learning."""
 
@@ -276,13 +348,27 @@ class Sieve:
         often = _OFTEN if may_be_quiet(mapped) else _VERY_OFTEN if may_be_idle_talk(mapped) else 0
         if often and self._came(mapped) != often:
             return
-        shape = self._learner.learn(raw, self._unwrapper) if often else None
+        shape = self._learnt(mapped, raw) if often else None
         if shape is None:
             self._never(mapped)
             return
         self._known[mapped] = shape
         if shape.origin is Origin.ACCESS:
             self._answers.add(mapped)
+
+    def _learnt(self, mapped: bytes, raw: bytes) -> Shape | None:
+        skeleton = skeleton_of(mapped)
+        known = self._skeletons.get(skeleton)
+        if known is not None:
+            return self._learner.learn_like(known, mapped, raw, self._unwrapper)
+        shape = self._learner.learn(raw, self._unwrapper)
+        if (
+            shape is not None
+            and shape.origin is not Origin.LOG
+            and len(self._skeletons) < _MAX_SKELETONS
+        ):
+            self._skeletons[skeleton] = Known(shape, numbers_of(mapped))
+        return shape
 
     def _never(self, mapped: bytes) -> None:
         """Remember that a shape is not worth a look."""

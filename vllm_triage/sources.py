@@ -7,9 +7,9 @@ import io
 import lzma
 import sys
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Protocol
 
 from vllm_triage.errors import SourceError
 from vllm_triage.paths import MAGIC, SNIFF, is_binary, shown
@@ -79,6 +79,13 @@ def decoded(data: bytes) -> str:
     return text.replace("\x00", "") if "\x00" in text else text
 
 
+class Taker(Protocol):
+    """What takes lines."""
+
+    def feed_block(self, first: int, data: bytes) -> None:
+        """Take whole lines, without the last line end, of which the first has this number."""
+
+
 class Reader:
     """The physical lines of one input, numbered from 1 as LF counts them.
 
@@ -92,6 +99,7 @@ class Reader:
         self.bytes = 0
         self.truncated_lines = 0
         self.problem: str | None = None
+        self._is_packed = False
         self._raw = stream if stream is not None else _open(path)
         self._chunks = self._read()
         try:
@@ -107,6 +115,7 @@ class Reader:
 
     def _read(self) -> Iterator[bytes]:
         head = self._some(self._raw)
+        self._is_packed = any(head.startswith(magic) for magic, _ in MAGIC)
         try:
             stream = _decompressed(head, self._raw, self.name)
         except SourceError:
@@ -139,6 +148,22 @@ class Reader:
         finally:
             if sys.stdin is None or self._raw is not sys.stdin.buffer:
                 self._raw.close()
+
+    def deliver(self, taker: Taker, progress: Callable[[int], None] | None = None) -> None:
+        """Give all lines to a taker."""
+        for first, data in self.blocks():
+            taker.feed_block(first, data)
+            if progress is not None:
+                progress(self.bytes)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the file is UTF-8 text as it lies there."""
+        return not self._first.startswith(tuple(bom for bom, _ in _BOMS)) and not self._is_packed
+
+    def close(self) -> None:
+        """Close the file unread."""
+        self._raw.close()
 
     def __iter__(self) -> Iterator[tuple[int, str]]:
         for first, data in self.blocks():
