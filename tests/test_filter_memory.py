@@ -8,7 +8,7 @@ import pytest
 
 from tests.bench_logs import healthy, pods, processes, restarts
 from vllm_triage import Scanner
-from vllm_triage.assembler import MAX_HELD, Assembler
+from vllm_triage.assembler import MAX_HELD, Assembler, full
 from vllm_triage.stream import Filter, Protocol
 
 SHARED = Scanner()
@@ -137,7 +137,7 @@ def test_what_is_held_is_counted() -> None:
     held = sum(
         len(line.raw)
         for state in assembler._processes.values()
-        for line in (*state.message, *state.source)
+        for line in (*state.message, *map(full, state.source))
     )
     assert scanner.held == held > 0
 

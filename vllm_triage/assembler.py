@@ -2,7 +2,6 @@
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from vllm_triage.events import Event, record, table
 from vllm_triage.expressions import expression
@@ -37,30 +36,21 @@ _SELF_STANDING = expression(
 _IGNORED = "Exception ignored in"
 
 
-class Kept(NamedTuple):
-    """A line of an open traceback, and all that it takes to make a `Line` of it."""
+Kept = tuple[Prefix, str, int, bytes, str, int, Phase | None]
+"""All that it takes to make a `Line` of an ASCII line, which is rarely needed: its prefix, source,
+number, the line as printed, its text, run and phase."""
 
-    prefix: Prefix
-    source: str
-    number: int
-    bytes: bytes
-    """The line as printed, all ASCII."""
-    text: str
-    run: int
-    phase: Phase | None
 
-    @property
-    def raw(self) -> str:
-        """The line as printed."""
-        return self.bytes.decode("ascii")
-
-    def line(self) -> Line:
-        """The line in full."""
-        time, level, process, pid, rank, place, _ = self.prefix
-        return Line(
-            self.source, self.number, self.raw, self.text, time, level, process, pid, rank, place,
-            run=self.run, phase=self.phase,
-        )  # fmt: skip
+def full(kept: Line | Kept) -> Line:
+    """The line in full."""
+    if isinstance(kept, Line):
+        return kept
+    prefix, source, number, raw, text, run, phase = kept
+    time, level, process, pid, rank, place, _ = prefix
+    return Line(
+        source, number, raw.decode("ascii"), text, time, level, process, pid, rank, place,
+        run=run, phase=phase,
+    )  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -172,15 +162,16 @@ class Assembler:
     def traceback(self, key: Key) -> Process | None:
         """A process in whose open traceback an indented line is a frame or a source line, whatever it says."""
         state = self._processes.get(key)
-        if (
-            state is None
-            or not state.is_open
-            or state.flat
-            or self.held >= MAX_HELD
-            or self._benchmark.is_open
-        ):
-            return None
-        return state
+        return state if state is not None and self.is_inside(state) else None
+
+    def is_inside(self, state: Process) -> bool:
+        """Tell whether that holds for a process still; one that was let go has nothing open."""
+        return (
+            state.is_open
+            and not state.flat
+            and self.held < MAX_HELD
+            and not self._benchmark.is_open
+        )
 
     def add_frame(self, state: Process, key: Key, number: int, found: Frame) -> None:
         """Take an indented frame line of an open traceback."""
@@ -188,14 +179,14 @@ class Assembler:
         state.last = number
         _add_frame(state, found)
 
-    def add_source(self, state: Process, key: Key, kept: Kept) -> None:
+    def add_source(self, state: Process, key: Key, number: int, kept: Kept) -> None:
         """Take an indented source line of an open traceback."""
         self._processes.move_to_end(key)
-        state.last = kept.number
+        state.last = number
         state.blank = state.after_frame = False
         if len(state.source) < _MAX_SOURCE:
             state.source.append(kept)
-            size = len(kept.bytes)
+            size = len(kept[3])
             state.held += size
             self.held += size
 
@@ -361,13 +352,12 @@ class Assembler:
         """Give the open message and what a traceback without its last line still tells."""
         self._flush(state)
         if state.is_open and state.source:
-            found = raised([line.text for line in state.source])
+            lines = [full(line) for line in state.source]
+            found = raised([line.text for line in lines])
             if found is not None:
                 index, name, text = found
                 state.exception = name
-                held = state.source[index]
-                line = held if isinstance(held, Line) else held.line()
-                lines = [line._replace(text=f"{name}: {text}")]
+                lines = [lines[index]._replace(text=f"{name}: {text}")]
                 self._done.append(_exception(lines, state, restored=True))
                 state.exception = None
         state.is_open = False

@@ -111,6 +111,8 @@ class Unwrapper:
     def __init__(self, message_keys: tuple[str, ...] = ()) -> None:
         self._message_keys = message_keys or json_records.MESSAGE_KEYS
         self._seen: Counter[str] = Counter()
+        self.bare = 0
+        """How many lines more, in which nothing can be an envelope, are to be counted."""
         self._partial: OrderedDict[tuple[str | None, str | None], _Partial] = OrderedDict()
         self._stern: str | None = None
         self._has_newlines = False
@@ -123,7 +125,7 @@ class Unwrapper:
     @property
     def format(self) -> str:
         """The envelope of most lines."""
-        return self._seen.most_common(1)[0][0] if self._seen else "plain"
+        return self.counts.most_common(1)[0][0] if self.counts else "plain"
 
     @property
     def state(self) -> tuple[object, ...] | None:
@@ -139,6 +141,7 @@ class Unwrapper:
         """One that has learnt the same and has counted nothing."""
         other = copy.copy(self)
         other._seen = Counter()
+        other.bare = 0
         other._partial = self._partial.copy()
         other._launchers = self._launchers.copy()
         other._margin = copy.copy(self._margin)
@@ -147,6 +150,9 @@ class Unwrapper:
     @property
     def counts(self) -> Counter[str]:
         """How many lines had which envelope."""
+        if self.bare:
+            self._seen["plain"] += self.bare
+            self.bare = 0
         return self._seen
 
     def feed(self, number: int, text: str) -> Iterable[Text]:
@@ -154,13 +160,9 @@ class Unwrapper:
         if self.is_plain:
             bare = text.rstrip("\r") if text.endswith("\r") else text
             if _is_bare(bare):
-                self.count_plain()
+                self.bare += 1
                 return (Text(number, bare),)
         return self._feed(number, text)
-
-    def count_plain(self) -> None:
-        """Take note of a line in which nothing can be an envelope."""
-        self._seen["plain"] += 1
 
     def _feed(self, number: int, text: str) -> Iterator[Text]:
         if self._export is not None or Export.begins(text):

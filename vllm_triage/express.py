@@ -5,10 +5,11 @@ such a line all is known but its number as soon as its prefix and its text have 
 nothing, begins nothing and states nothing. Whatever is not surely so takes the long road.
 """
 
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from vllm_triage.assembler import Assembler, Kept
+from vllm_triage.assembler import Assembler, Process
 from vllm_triage.envelopes import Unwrapper, is_clean
 from vllm_triage.kinds import Level
 from vllm_triage.lines import Key, Origin, Prefix, parse, usual_prefix
@@ -19,6 +20,7 @@ from vllm_triage.tracebacks import Frame, frame, separator
 _MAX_LANES = 128
 _MAX_TEXT = 500
 _MAX_PREFIX = 202
+_INDENTED = (b"  ", b"\t\t", b"\t ")
 _BEGINNINGS = (b"(", b"E", b"W")
 _SPEAKING = (None, Level.WARNING, Level.ERROR)
 
@@ -28,12 +30,15 @@ _SAMPLE = "(Worker pid=1) ERROR 01-01 00:00:00 [a.py:1] "
 _NOT_JUST_CODE = ("NCCL ", "Rank ", "%|", "\\n", "content", "Benchmark Result")
 
 
-class _Lane(NamedTuple):
+@dataclass(slots=True)
+class _Lane:
     """A prefix, and the process that prints it."""
 
     length: int
     prefix: Prefix
     key: Key
+    process: Process | None = None
+    """What was open for it when it printed last."""
 
 
 class _Inner(NamedTuple):
@@ -52,6 +57,7 @@ class Express:
         self, source: str, unwrapper: Unwrapper, assembler: Assembler, runs: Runs
     ) -> None:
         self._source = source
+        self._place = (source, None)
         self._unwrapper = unwrapper
         self._assembler = assembler
         self._runs = runs
@@ -61,28 +67,29 @@ class Express:
         """Take a physical line without LF; False when it must go the long road."""
         end = raw.find(b"] ") + 2
         lane = self._lanes.get(raw[:end]) or self._lane(raw)
-        if lane is None:
+        if lane is None or not self._unwrapper.is_plain:
             return False
-        key = lane.key
-        state = self._assembler.traceback(key)
-        if state is None or not self._unwrapper.is_plain:
-            return False
+        process = lane.process
+        if process is None or not self._assembler.is_inside(process):
+            process = lane.process = self._assembler.traceback(lane.key)
+            if process is None:
+                return False
         end = lane.length
-        if not raw.startswith((b"  ", b"\t"), end) or len(raw) - end > _MAX_TEXT:
+        if raw[end : end + 2] not in _INDENTED or len(raw) - end > _MAX_TEXT:
             return False
         inner = _inner(raw[end:])
         if inner is None:
             return False
         text, found, own = inner
-        run = self._runs.inside(key, lane.prefix, text, own)
+        run = self._runs.inside(self._place, lane.key, lane.prefix, text, own)
         if run is None:
             return False
-        self._unwrapper.count_plain()
+        self._unwrapper.bare += 1
         if found is not None:
-            self._assembler.add_frame(state, key, number, found)
+            self._assembler.add_frame(process, lane.key, number, found)
         else:
-            kept = Kept(lane.prefix, self._source, number, raw, text, run.index, run.phase)
-            self._assembler.add_source(state, key, kept)
+            kept = (lane.prefix, self._source, number, raw, text, run.index, run.phase)
+            self._assembler.add_source(process, lane.key, number, kept)
         return True
 
     def _lane(self, raw: bytes) -> _Lane | None:

@@ -167,19 +167,21 @@ class Runs:
         run.lines += 1
         return run
 
-    def inside(self, key: Key, prefix: Prefix, text: str, own: Frame | None) -> Run | None:
+    def inside(
+        self, place: tuple[str, None], key: Key, prefix: Prefix, text: str, own: Frame | None
+    ) -> Run | None:
         """Take an indented line of a traceback that `says_nothing`; give its run.
 
-        `own` is the frame of vLLM's that it is. None, and nothing taken, where it may go on
+        `place` is the process's source and container, `own` is the frame of vLLM's that it is. None, and nothing taken, where it may go on
         from what was said before.
         """
-        run = self._current.get(key[:2])
+        run = self._current.get(place)
         if run is None or (prefix.level is None and run.echoes.is_waiting):
             return None
         if run.release.is_open and not run.release.inside(key, text, own):
             return None
         if len(self._current) > 1:
-            self._current.move_to_end(key[:2])
+            self._current.move_to_end(place)
         if prefix.time is not None:
             run.first_seen = run.first_seen or prefix.time
             run.last_seen = prefix.time
