@@ -3,7 +3,6 @@
 import contextlib
 import gc
 import os
-import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -226,8 +225,14 @@ def _rendered(report: Report, form: str, *, every: bool, color: str, to_file: bo
     colour = color == "always" or (
         color == "auto" and is_terminal and not os.environ.get("NO_COLOR")
     )
-    width = shutil.get_terminal_size().columns if is_terminal else 80
+    width = _terminal().columns if is_terminal else 80
     return text.render(report, width=width, colour=colour, every=every)
+
+
+def _terminal() -> os.terminal_size:
+    from shutil import get_terminal_size
+
+    return get_terminal_size()
 
 
 def _write(content: str, output: Path | None) -> None:
@@ -244,7 +249,7 @@ def _write(content: str, output: Path | None) -> None:
 def _is_longer_than_screen(content: str) -> bool:
     if not sys.stdout.isatty() or os.environ.get("TERM") == "dumb":
         return False
-    return content.count("\n") >= shutil.get_terminal_size().lines
+    return content.count("\n") >= _terminal().lines
 
 
 def _page(content: str) -> None:
@@ -308,6 +313,8 @@ def main(args: list[str] | None = None) -> None:
         _silence()
         _complain(f"{NAME}: standard output: cannot be written: {error.strerror or error}")
         code = FAILED
+    # Nor is what the process leaves behind worth looking through.
+    gc.freeze()
     sys.exit(code or 0)
 
 
