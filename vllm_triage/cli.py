@@ -22,7 +22,6 @@ from vllm_triage.versions import __version__
 FOUND = 1
 FAILED = 2
 INTERRUPTED = 130
-_GARBAGE = 50_000
 
 
 @click.group(cls=Group, context_settings=HELP, invoke_without_command=False)
@@ -216,8 +215,6 @@ def _progress() -> Callable[[int], None] | None:
 
 def main(args: list[str] | None = None) -> None:
     """Run the command and end the process with its exit code."""
-    # The rules are many objects that stay: looking through them for garbage takes time for nothing.
-    gc.set_threshold(_GARBAGE)
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             # The caller closed it: what is said there goes nowhere, the exit code still tells.
@@ -244,7 +241,7 @@ def main(args: list[str] | None = None) -> None:
         _silence()
         _complain(f"{NAME}: standard output: cannot be written: {error.strerror or error}")
         code = FAILED
-    # Nor is what the process leaves behind worth looking through.
+    # What the process leaves behind is not worth looking through.
     gc.freeze()
     sys.exit(code or 0)
 
