@@ -3,7 +3,6 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
-from itertools import chain
 from typing import Generic, NamedTuple, TypeVar
 
 from vllm_triage.catalogue import Catalogue
@@ -64,16 +63,13 @@ class Gate(Generic[T]):
             groups[longest].append(_Entry(rest, any_of, item, None))
         self._short: list[_Word[T]] = []
         self._by_gram: defaultdict[str, list[_Word[T]]] = defaultdict(list)
-        grams = {word: _grams_in_order(word) for word in groups}
-        usual = Counter(chain.from_iterable(grams.values()))
-        for gram in _grams(_ORDINARY) & usual.keys():
-            usual[gram] += len(groups)
+        usual = Counter(gram for word in groups for gram in set(_grams(word)))
         for place, (word, entries) in enumerate(sorted(groups.items())):
             item_word = _Word(place, word, entries)
             if len(word) < _GRAM:
                 self._short.append(item_word)
             else:
-                rarest = min(grams[word], key=usual.__getitem__)
+                rarest = min(_grams(word), key=lambda gram: (gram in _ORDINARY, usual[gram], gram))
                 self._by_gram[rarest].append(item_word)
 
     def candidates(self, text: str) -> Iterator[T]:
@@ -106,10 +102,6 @@ class Gate(Generic[T]):
 
 def _grams(text: str) -> set[str]:
     return {text[start : start + _GRAM] for start in range(len(text) - _GRAM + 1)}
-
-
-def _grams_in_order(text: str) -> list[str]:
-    return [text[start : start + _GRAM] for start in range(len(text) - _GRAM + 1)]
 
 
 def anchors(catalogue: Catalogue, level: Level = Level.ERROR) -> tuple[str, ...]:
