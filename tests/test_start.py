@@ -1,16 +1,21 @@
 """What starting costs: modules are imported and regexes compiled when they are needed."""
 
+import shutil
 import subprocess
 import sys
 from fnmatch import fnmatchcase
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import vllm_triage
+from tests.conftest import FIXTURES
 from vllm_triage.expressions import Compiled, Expression, expression
 from vllm_triage.globs import fits
+from vllm_triage.prebuilt import NAME, write
+from vllm_triage.tables import folder
 
 
 def said(code: str) -> str:
@@ -76,3 +81,30 @@ def test_globs_are_told_as_the_standard_library_tells_them(glob: str, text: str)
 def test_a_glob_of_a_user_may_have_classes() -> None:
     assert fits("vllm/v1/x.py", "vllm/v[01]/?.py")
     assert not fits("vllm/v2/x.py", "vllm/v[01]/?.py")
+
+
+@pytest.mark.parametrize("arguments", [["-"], ["filter"]], ids=" ".join)
+def test_a_log_is_read_without_what_takes_long_to_import(
+    arguments: list[str], tmp_path: Path
+) -> None:
+    patterns = tmp_path / "patterns"
+    shutil.copytree(folder(), patterns, ignore=shutil.ignore_patterns(NAME))
+    write(patterns, patterns / NAME, is_edited=True)
+    code = f"""
+import contextlib, sys
+from pathlib import Path
+from vllm_triage import tables
+tables.folder = lambda: Path({str(patterns)!r})
+from vllm_triage.cli import main
+with contextlib.suppress(SystemExit):
+    main({arguments!r})
+slow = {{"pydantic", "tomllib", "importlib.metadata", "logging"}} & {{*sys.modules}}
+print(slow or "none", file=sys.stderr)
+"""
+    log = next((FIXTURES / "healthy").glob("*.log"))
+    done = subprocess.run(
+        [sys.executable, "-c", code], input=log.read_bytes(), capture_output=True, check=True
+    )
+
+    assert done.stdout
+    assert done.stderr.decode().strip() == "none"

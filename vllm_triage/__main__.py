@@ -1,5 +1,18 @@
-"""`python -m vllm_triage`."""
+"""`vllm-triage` and `python -m vllm_triage`."""
 
-from vllm_triage.cli import main
+import gc
 
-main()
+# Modules and rules are many objects that stay: looking through them for garbage is for nothing.
+_GARBAGE = 50_000
+
+
+def run() -> None:
+    """Run the command."""
+    gc.set_threshold(_GARBAGE)
+    from vllm_triage.cli import main
+
+    main()
+
+
+if __name__ == "__main__":
+    run()

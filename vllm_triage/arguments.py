@@ -1,7 +1,6 @@
 """Arguments: what a server was started with, as its log prints it."""
 
 import ast
-import json
 from collections.abc import Mapping
 
 from vllm_triage.expressions import expression
@@ -53,6 +52,8 @@ def _plain(value: object) -> Value:
         isinstance(one, str | int | float) for one in value
     ):
         return [str(one) for one in value]
+    import json
+
     try:
         return json.dumps(value)
     except (TypeError, ValueError):

@@ -3,16 +3,14 @@
 import contextlib
 import gc
 import os
-import shutil
 import sys
 import time
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from vllm_triage.cli_group import DEFAULT, NAME, Default, Group
 from vllm_triage.cli_options import HELP, rules_option
 from vllm_triage.errors import TriageError
 from vllm_triage.kinds import Severity
@@ -21,87 +19,19 @@ from vllm_triage.pipeline import triage_paths
 from vllm_triage.reports import FORMATS, text
 from vllm_triage.versions import __version__
 
-if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
-
-NAME = "vllm-triage"
 FOUND = 1
 FAILED = 2
 INTERRUPTED = 130
-_GARBAGE = 50_000
-_DEFAULT = "triage "
-# Each is imported when it is asked for: most calls are for none of them.
-_COMMANDS = {
-    "explain": "cli_pages",
-    "kinds": "cli_pages",
-    "filter": "cli_stream",
-    "watch": "cli_watch",
-    "check-rules": "cli_pages",
-    "schema": "cli_pages",
-}
+_MAX_JOBS = 4
 
 
-class _Default(click.Command):
-    """The command that runs when no subcommand is named."""
-
-    def get_usage(self, ctx: click.Context) -> str:
-        return f"Usage: {NAME} [OPTIONS] [LOG]..."
-
-
-class _Group(click.Group):
-    """Anything that is no subcommand is a log to triage."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(_COMMANDS)
-
-    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name in _COMMANDS and name not in self.commands:
-            module = import_module(f"vllm_triage.{_COMMANDS[name]}")
-            self.add_command(getattr(module, f"{name.replace('-', '_')}_command"))
-        return super().get_command(ctx, name)
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if ctx.resilient_parsing and not args:
-            return super().parse_args(ctx, args)
-        if not args or (args[0] not in _COMMANDS and args[0] not in ("-h", "--help", "--version")):
-            args = [_DEFAULT, *args]
-        return super().parse_args(ctx, args)
-
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
-        from click import shell_completion
-
-        default = self.commands[_DEFAULT]
-        found = super().shell_complete(ctx, incomplete)
-        found += default.shell_complete(click.Context(default, parent=ctx), incomplete)
-        if not incomplete.startswith("-"):
-            found.append(shell_completion.CompletionItem(incomplete, type="file"))
-        return found
-
-    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        default = self.commands[_DEFAULT]
-        formatter.write_usage(NAME, "[OPTIONS] [LOG]...")
-        default.format_help_text(ctx, formatter)
-        default.format_options(ctx, formatter)
-        commands = {name: self.get_command(ctx, name) for name in _COMMANDS}
-        rows = [
-            (name, command.get_short_help_str(60)) for name, command in commands.items() if command
-        ]
-        with formatter.section("Commands"):
-            formatter.write_dl(rows)
-        formatter.write_paragraph()
-        formatter.write_text(
-            "Exit code: 0 nothing found, 1 incidents found, 2 could not run. "
-            f"A log named like a command: {NAME} ./kinds"
-        )
-
-
-@click.group(cls=_Group, context_settings=HELP, invoke_without_command=False)
+@click.group(cls=Group, context_settings=HELP, invoke_without_command=False)
 @click.version_option(__version__, prog_name=NAME)
 def main_group() -> None:
     """Say what broke in a vLLM log, show the proof, give the fix steps."""
 
 
-@main_group.command(_DEFAULT, cls=_Default, hidden=True, context_settings=HELP)
+@main_group.command(DEFAULT, cls=Default, hidden=True, context_settings=HELP)
 @click.argument("logs", nargs=-1, metavar="[LOG]...")
 @click.option(
     "--format", "-f", "form", type=click.Choice(list(FORMATS)), default="text", show_default=True
@@ -125,6 +55,12 @@ def main_group() -> None:
     help="Write the server's command with the changes of these steps, not of the first.",
 )
 @rules_option
+@click.option(
+    "--jobs",
+    type=click.IntRange(1, 64),
+    metavar="N",
+    help="Processes that read a plain file over 64 MiB.  [default: one a CPU, at most 4]",
+)
 @click.option("--no-redact", is_flag=True, help="Keep tokens, keys and passwords in the output.")
 @click.option("--no-pager", is_flag=True, help="Print a long report at once, not page by page.")
 @click.option(
@@ -139,6 +75,7 @@ def triage_command(
     output: Path | None,
     apply_steps: str | None,
     rules: tuple[str, ...],
+    jobs: int | None,
     no_redact: bool,
     no_pager: bool,
     color: str,
@@ -165,6 +102,7 @@ def triage_command(
         apply_steps=numbers,
         progress=_progress(),
         interrupted=lambda: was_interrupted.append(True),
+        jobs=min(_cpus(), _MAX_JOBS) if jobs is None else jobs,
     )
     _check_steps(report, numbers)
     content = _rendered(report, form, every=every, color=color, to_file=output is not None)
@@ -180,6 +118,13 @@ def triage_command(
     if problems:
         return FAILED
     return _exit_code(report, fail_on)
+
+
+def _cpus() -> int:
+    """The CPUs that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _numbers(text: str | None) -> tuple[int, ...]:
@@ -226,8 +171,14 @@ def _rendered(report: Report, form: str, *, every: bool, color: str, to_file: bo
     colour = color == "always" or (
         color == "auto" and is_terminal and not os.environ.get("NO_COLOR")
     )
-    width = shutil.get_terminal_size().columns if is_terminal else 80
+    width = _terminal().columns if is_terminal else 80
     return text.render(report, width=width, colour=colour, every=every)
+
+
+def _terminal() -> os.terminal_size:
+    from shutil import get_terminal_size
+
+    return get_terminal_size()
 
 
 def _write(content: str, output: Path | None) -> None:
@@ -244,7 +195,7 @@ def _write(content: str, output: Path | None) -> None:
 def _is_longer_than_screen(content: str) -> bool:
     if not sys.stdout.isatty() or os.environ.get("TERM") == "dumb":
         return False
-    return content.count("\n") >= shutil.get_terminal_size().lines
+    return content.count("\n") >= _terminal().lines
 
 
 def _page(content: str) -> None:
@@ -280,8 +231,6 @@ def _progress() -> Callable[[int], None] | None:
 
 def main(args: list[str] | None = None) -> None:
     """Run the command and end the process with its exit code."""
-    # The rules are many objects that stay: looking through them for garbage takes time for nothing.
-    gc.set_threshold(_GARBAGE)
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             # The caller closed it: what is said there goes nowhere, the exit code still tells.
@@ -291,7 +240,7 @@ def main(args: list[str] | None = None) -> None:
         sys.stdout.flush()
     except click.ClickException as error:
         context: click.Context | None = getattr(error, "ctx", None)
-        is_own = context is None or context.info_name == _DEFAULT
+        is_own = context is None or context.info_name == DEFAULT
         name = NAME if is_own or context is None else context.command_path
         _complain(f"{NAME}: {error.format_message()}  ({name} --help shows the options)")
         code = FAILED
@@ -308,6 +257,8 @@ def main(args: list[str] | None = None) -> None:
         _silence()
         _complain(f"{NAME}: standard output: cannot be written: {error.strerror or error}")
         code = FAILED
+    # What the process leaves behind is not worth looking through.
+    gc.freeze()
     sys.exit(code or 0)
 
 

@@ -12,7 +12,10 @@ from vllm_triage import facts, model
 
 
 class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # What is not asked for on its own is not built on its own; `model_type` is a field of ours.
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", defer_build=True, protected_namespaces=()
+    )
 
 
 class OomFacts(_Frozen, facts.OomFacts):

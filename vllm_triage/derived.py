@@ -2,7 +2,6 @@
 
 import shlex
 from collections.abc import Mapping
-from signal import Signals
 
 from vllm_triage import flags
 from vllm_triage.arguments import number
@@ -134,6 +133,8 @@ def _signal(known: Mapping[str, object]) -> str | None:
         return name
     text = name if isinstance(name, str) else None
     value = int(text) if text else code if isinstance(code, int) else 0
+    from signal import Signals
+
     for candidate in (-value, value - _SIGNAL_STATUS, value if text else 0):
         if 0 < candidate <= _MAX_SIGNAL:
             try:

@@ -1,6 +1,5 @@
 """Echoes: how a server was started, as a shell, a launcher or a manifest in the log shows it."""
 
-import json
 import shlex
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -211,6 +210,8 @@ class EchoReader:
 
 
 def _words(text: str) -> list[str]:
+    import json
+
     try:
         found = json.loads(text)
     except ValueError:

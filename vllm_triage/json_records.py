@@ -1,6 +1,5 @@
 """Records: what loggers and shippers write as JSON, and where in it the printed text stands."""
 
-import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
@@ -89,6 +88,8 @@ def is_access(record: Mapping[str, object]) -> bool:
 
 def string(text: str) -> str | None:
     """A JSON string; None when it is none."""
+    import json
+
     try:
         found = json.loads(text)
     except ValueError:
@@ -98,6 +99,8 @@ def string(text: str) -> str | None:
 
 def parse(text: str) -> Mapping[str, object] | None:
     """A JSON object; None when it is none."""
+    import json
+
     try:
         record = json.loads(text)
         if "\\ud" in text or "\\uD" in text:

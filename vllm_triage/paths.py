@@ -40,6 +40,18 @@ def printable(text: str) -> str:
     return text
 
 
+LARGE_BYTES = 67_108_864
+"""A file under this size is read by one process: starting more would cost more than it saves."""
+
+
+def is_large(path: Path) -> bool:
+    """Tell a file that is worth several processes."""
+    try:
+        return path.is_file() and path.stat().st_size >= LARGE_BYTES
+    except OSError:
+        return False
+
+
 def is_name(text: str) -> bool:
     """Tell whether a text names a file, folder or standard input; a log's line does not."""
     try:

@@ -6,10 +6,9 @@ from pathlib import Path
 from vllm_triage.catalogue import load
 from vllm_triage.errors import SourceError
 from vllm_triage.model import Report, Source
-from vllm_triage.paths import expand, is_name, printable
+from vllm_triage.paths import expand, is_large, is_name, printable
 from vllm_triage.scanner import Input, Progress, Scanner
 from vllm_triage.sources import Reader
-from vllm_triage.split import SplitFile, can_split
 
 
 def triage(
@@ -93,7 +92,11 @@ def triage_paths(
 
 def _split(reader: Reader, path: Path | None, jobs: int) -> Input:
     """The same input, read by several processes where that is worth it."""
-    if path is None or not reader.is_plain or not can_split(path, jobs):
+    if jobs < 2 or path is None or not reader.is_plain or not is_large(path):
+        return reader
+    from vllm_triage.split import SplitFile, can_split
+
+    if not can_split():
         return reader
     reader.close()
     return SplitFile(path, jobs)

@@ -1,8 +1,8 @@
 """Plain: the base of the types that a run is made of.
 
 They are classes with annotated fields and nothing else, so that a run needs no pydantic, whose
-import takes longer than most logs do. What a user's file or program says is validated by
-pydantic models that derive from them: `rule_files` and `contract`.
+import takes longer than most logs do. What a user's file says, and what leaves to a user's
+program, is validated by pydantic models made from them: `rule_files` and `contract`.
 """
 
 from collections.abc import Callable, Mapping

@@ -6,7 +6,6 @@ statements that the log's code places and tracebacks name. What people write abo
 (changelogs, "works in 0.9.1") has other forms. Statements that contradict each other give none.
 """
 
-import json
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -82,6 +81,8 @@ def path() -> Path:
 @cache
 def table() -> Table:
     """The table, read when the first run without a stated release is told."""
+    import json
+
     data = json.loads(path().read_text("utf-8"))
     return Table(tuple(data["releases"]), data["sites"])
 

@@ -1,12 +1,8 @@
 """Sources: files, folders, globs and standard input as physical lines in bounded memory."""
 
-import bz2
 import codecs
-import gzip
 import io
-import lzma
 import sys
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, Protocol
@@ -20,7 +16,6 @@ STDIN = "<stdin>"
 _BOMS = ((b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 BLANK = (b"", b"\r")
 """Lines without text."""
-_BROKEN = (EOFError, OSError, zlib.error, lzma.LZMAError)
 
 
 class Splitter:
@@ -124,7 +119,7 @@ class Reader:
         while True:
             try:
                 chunk = self._some(stream)
-            except _BROKEN as error:
+            except _broken() as error:
                 reason = (
                     error.strerror if isinstance(error, OSError) and error.strerror else str(error)
                 )
@@ -229,14 +224,28 @@ class _Joined(io.RawIOBase):
         return count
 
 
+def _broken() -> tuple[type[Exception], ...]:
+    """What reading raises where a file is cut off or damaged."""
+    import lzma
+    import zlib
+
+    return EOFError, OSError, zlib.error, lzma.LZMAError
+
+
 def _decompressed(head: bytes, rest: IO[bytes], name: str) -> IO[bytes]:
     joined = io.BufferedReader(_Joined(head, rest), CHUNK)
     kind = next((kind for magic, kind in MAGIC if head.startswith(magic)), None)
     if kind == "gzip":
+        import gzip
+
         return gzip.GzipFile(fileobj=joined)  # type: ignore[return-value]
     if kind == "bzip2":
+        import bz2
+
         return bz2.BZ2File(joined)
     if kind == "xz":
+        import lzma
+
         return lzma.LZMAFile(joined)
     if kind == "zstd":
         return _zstd(joined, name)

@@ -12,13 +12,11 @@ from multiprocessing.context import ForkContext, ForkProcess
 from pathlib import Path
 from typing import NamedTuple
 
-from vllm_triage.paths import shown
+from vllm_triage.paths import LARGE_BYTES, shown
 from vllm_triage.scanner import Progress, Scanner
 from vllm_triage.sieve import Sifted
 from vllm_triage.sources import MAX_LINE, Splitter
 
-MIN_BYTES = 67_108_864
-"""A file under this size is read by one process: starting more would cost more than it saves."""
 _CHUNK = 1_048_576
 # What is read alone first: by then the shapes of the log's lines are known.
 _LEARNING = 4 * _CHUNK
@@ -30,14 +28,9 @@ _PAUSE_S = 0.001
 _Told = tuple[int, Sifted] | None
 
 
-def can_split(path: Path | None, jobs: int) -> bool:
-    """Tell whether a file is worth several processes, and whether the system can start them so."""
-    if path is None or jobs < 2 or "fork" not in multiprocessing.get_all_start_methods():
-        return False
-    try:
-        return path.is_file() and path.stat().st_size >= MIN_BYTES
-    except OSError:
-        return False
+def can_split() -> bool:
+    """Tell whether the system can start processes that know what this one has learnt."""
+    return "fork" in multiprocessing.get_all_start_methods()
 
 
 class Span(NamedTuple):
@@ -76,7 +69,7 @@ class SplitFile:
     def _read(self) -> None:
         size = os.fstat(self._file).st_size
         is_helped = True
-        while is_helped and size - self.bytes >= MIN_BYTES // 2:
+        while is_helped and size - self.bytes >= LARGE_BYTES // 2:
             for span in self._spans(self.bytes, min(size, self.bytes + _LEARNING)):
                 self._alone(span)
             spans = list(self._spans(self.bytes, size))
