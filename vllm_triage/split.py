@@ -15,7 +15,7 @@ from typing import NamedTuple
 from vllm_triage.paths import LARGE_BYTES, shown
 from vllm_triage.scanner import Progress, Scanner
 from vllm_triage.sieve import Sifted
-from vllm_triage.sources import MAX_LINE, Splitter
+from vllm_triage.sources import CHUNK, MAX_LINE, Splitter
 
 _CHUNK = 1_048_576
 # What is read alone first: by then the shapes of the log's lines are known.
@@ -97,13 +97,13 @@ class SplitFile:
         return (data if span.start else data.removeprefix(b"\xef\xbb\xbf")).removesuffix(b"\n")
 
     def _alone(self, span: Span) -> None:
-        for block in _blocks(Splitter(), self._data(span) + b"\n"):
+        for block in _blocks(self._data(span)):
             self._feed(block)
         self._is_at(span.stop)
 
     def _to_the_end(self) -> None:
         splitter = Splitter()
-        while data := os.pread(self._file, _CHUNK, self.bytes):
+        while data := os.pread(self._file, CHUNK, self.bytes):
             for block in splitter.blocks(
                 data if self.bytes else data.removeprefix(b"\xef\xbb\xbf")
             ):
@@ -173,9 +173,12 @@ class SplitFile:
                 connection.send((number, self._sift(spans[number])))
 
 
-def _blocks(splitter: Splitter, data: bytes) -> Iterator[bytes]:
-    yield from splitter.blocks(data)
-    yield from splitter.close()
+def _blocks(data: bytes) -> Iterator[bytes]:
+    """The lines of a text without its last line end, as they would come from a file read alone."""
+    splitter = Splitter()
+    for start in range(0, len(data), CHUNK):
+        yield from splitter.blocks(data[start : start + CHUNK])
+    yield from splitter.blocks(b"\n")
 
 
 @contextmanager

@@ -1,0 +1,122 @@
+"""Large files read by several processes tell what one process tells."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.traffic import FIXTURES, WRAPS, traffic
+from vllm_triage import split
+from vllm_triage.model import Report
+from vllm_triage.pipeline import triage_paths
+from vllm_triage.scanner import Scanner
+from vllm_triage.sieve import Sifted, Summary
+
+pytestmark = pytest.mark.skipif(not split.can_split(), reason="processes cannot be forked here")
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vllm_triage.paths.LARGE_BYTES", 1)
+    monkeypatch.setattr("vllm_triage.split.LARGE_BYTES", 2)
+    monkeypatch.setattr("vllm_triage.split._CHUNK", 9_000)
+    monkeypatch.setattr("vllm_triage.split._LEARNING", 27_000)
+
+
+def both(path: Path, jobs: int = 3) -> tuple[Report, Report]:
+    return triage_paths([path], jobs=jobs), triage_paths([path], jobs=1)
+
+
+@pytest.mark.parametrize("wrap", WRAPS)
+def test_traffic_with_a_crash_in_it(tmp_path: Path, wrap: str) -> None:
+    path = tmp_path / "x.log"
+    path.write_bytes(b"".join(row for seed in range(3) for row in traffic(seed, 600, wrap=wrap)))
+
+    several, one = both(path)
+
+    assert several == one
+    assert one.incidents
+
+
+def test_real_logs_one_after_another(tmp_path: Path) -> None:
+    path = tmp_path / "x.log"
+    logs = [log.read_bytes()[-20_000:] for log in sorted(FIXTURES.rglob("*.log"))[::3]]
+    path.write_bytes(b"\n".join(logs))
+
+    several, one = both(path)
+
+    assert several == one
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (b"\xef\xbb\xbf", b""),
+        (b"", b"no line end"),
+        (b"\n" * 30_000, b"\n\n"),
+        (b"", b"\xff\xfe\x00\n"),
+    ],
+)
+def test_odd_beginnings_and_ends(tmp_path: Path, before: bytes, after: bytes) -> None:
+    path = tmp_path / "x.log"
+    path.write_bytes(before + b"".join(traffic(1, 800)) + after)
+
+    several, one = both(path)
+
+    assert several == one
+
+
+def test_lines_longer_than_a_chunk_and_than_any_line_may_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("sources", "split"):
+        monkeypatch.setattr(f"vllm_triage.{module}.MAX_LINE", 20_000)
+        monkeypatch.setattr(f"vllm_triage.{module}.CHUNK", 8_000)
+    path = tmp_path / "x.log"
+    rows = list(traffic(1, 1000))
+    for place, size in ((900, 15_000), (700, 21_000), (650, 30_000), (500, 100_000)):
+        rows.insert(place, b"x" * size + b"\n")
+    path.write_bytes(b"".join(rows))
+
+    several, one = both(path)
+
+    assert several == one
+    assert one.sources[0].truncated_lines == 3
+
+
+def test_a_process_that_dies_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "x.log"
+    path.write_bytes(b"".join(traffic(1, 2000)))
+    one = triage_paths([path], jobs=1)
+    me = os.getpid()
+    sift = Scanner.sift
+
+    def deadly(self: Scanner, data: bytes) -> tuple[int, Sifted]:
+        if os.getpid() != me:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return sift(self, data)
+
+    monkeypatch.setattr(Scanner, "sift", deadly)
+
+    assert triage_paths([path], jobs=3) == one
+
+
+def test_the_others_do_their_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the tests above would compare one process with itself."""
+    path = tmp_path / "x.log"
+    path.write_bytes(b"".join(traffic(1, 4000, crash=False)))
+    taken: list[Sifted] = []
+    feed_sifted = Scanner.feed_sifted
+
+    def noting(self: Scanner, first: int, found: Sifted, data: object) -> None:
+        taken.append(found)
+        feed_sifted(self, first, found, data)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Scanner, "feed_sifted", noting)
+    triage_paths([path], jobs=2)
+
+    assert len(taken) > 10
+    assert sum(isinstance(piece, Summary) for found in taken for piece in found) > 10
