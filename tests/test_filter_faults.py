@@ -20,6 +20,7 @@ import pytest
 
 from tests.conftest import FIXTURES
 from vllm_triage.loop import Loop
+from vllm_triage.model import Update
 from vllm_triage.scanner import Scanner
 from vllm_triage.sinks import FileSink
 from vllm_triage.stream import MAX_RECORD, Filter, Protocol
@@ -629,6 +630,28 @@ def test_a_fault_of_ours_is_told_once_and_the_log_goes_on(monkeypatch: pytest.Mo
     assert len(warned) == 1
     assert "KeyError" in warned[0]
     assert told
+
+
+def test_after_a_fault_of_ours_the_lines_that_came_with_the_bad_one_are_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    feed = Scanner.feed_numbered
+
+    def broken(self: Scanner, number: int, text: str) -> None:
+        if "bad" in text:
+            raise KeyError("oops")
+        feed(self, number, text)
+
+    monkeypatch.setattr(Scanner, "feed_numbered", broken)
+    warned: list[str] = []
+    told: list[Update] = []
+    stream = Filter(Protocol.LINES, warn=warned.append, tell=told.append)
+    stream.feed(b"good\nbad\nbad\n" + OOM + b"\ngood\nbad\n", 0.0)
+    stream.feed(b"more\n", 0.0)
+    stream.close()
+
+    assert len(warned) == 1
+    assert [one.evidence[0].line for one in told] == [4]
 
 
 def test_a_source_that_comes_back_goes_on_counting_its_lines(

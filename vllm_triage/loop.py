@@ -17,7 +17,9 @@ _CHUNK = 65536
 _LAST = 1_048_576
 # What may be handed on before it is looked at, and how much is looked at between two reads.
 _MAX_BEHIND = 8_388_608
-_SLICE = 8192
+_MIN_SLICE = 4096
+# How long looking may keep a line that comes meanwhile.
+_TURN_S = 0.0005
 
 
 class Loop:
@@ -43,6 +45,7 @@ class Loop:
         self._aside: list[bytes] = []
         self._behind: deque[tuple[bytes, float]] = deque()
         self._size_behind = 0
+        self._slice = _MIN_SLICE
 
     def aside(self, line: bytes) -> None:
         """Write a whole line of our own between two lines of the stream."""
@@ -96,8 +99,7 @@ class Loop:
         if not data:
             return False
         now = time.monotonic()
-        for start in range(0, len(data), _SLICE):
-            self._behind.append((data[start : start + _SLICE], now))
+        self._behind.append((data, now))
         self._size_behind += len(data)
         self._write(self._filter.pass_on(data))
         while self._behind and not self._filter.passes_first:
@@ -106,9 +108,20 @@ class Loop:
         return True
 
     def _look(self) -> bytes:
+        """Look at some of what waits; at as much as can be looked at in a moment."""
         data, at = self._behind.popleft()
+        if len(data) > self._slice:
+            self._behind.appendleft((data[self._slice :], at))
+            data = data[: self._slice]
         self._size_behind -= len(data)
-        return self._filter.feed(data, at)
+        before = time.perf_counter()
+        out = self._filter.feed(data, at)
+        took_s = time.perf_counter() - before
+        if took_s > _TURN_S:
+            self._slice = max(_MIN_SLICE, self._slice // 2)
+        elif took_s < _TURN_S / 4:
+            self._slice = min(_CHUNK, self._slice * 2)
+        return out
 
     def _tick(self) -> None:
         now = time.monotonic()

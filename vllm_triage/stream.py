@@ -1,5 +1,6 @@
 """The filter: every line out as it came in, incidents told beside them."""
 
+import contextlib
 import json
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -165,7 +166,7 @@ class Filter:
         if self._protocol is Protocol.LINES:
             source = self._source("")
             for block in self._splitter.blocks(data):
-                self._ask(source, partial(Scanner.feed_lines, data=block))
+                self._read_lines(source, block)
             source.mark(now, self._idle_s / 2)
             return b""
         *lines, rest = data.split(b"\n")
@@ -285,7 +286,20 @@ class Filter:
         while self._held > _MAX_HELD and len(self._sources) > 1:
             self._drop_oldest()
 
-    def _ask(self, source: _Source, question: Callable[[Scanner], Iterable[Update]]) -> None:
+    def _read_lines(self, source: _Source, lines: bytes) -> None:
+        while True:
+            before = source.scanner.number
+            if self._ask(source, partial(Scanner.feed_lines, data=lines)):
+                return
+            # What follows the line that failed is for the scanner that begins anew.
+            done = max(1, source.scanner.number - before)
+            rest = lines.split(b"\n", done)[done:]
+            if not rest:
+                return
+            lines = rest[0]
+
+    def _ask(self, source: _Source, question: Callable[[Scanner], Iterable[Update]]) -> bool:
+        """Have a scanner answer; False when it failed and another has taken its place."""
         before = source.scanner.held
         try:
             self._told(source, question(source.scanner))
@@ -297,10 +311,16 @@ class Filter:
                     f"a line could not be analysed ({type(error).__name__}: {error}); the log goes on. "
                     "Please report this line to the authors of vllm-triage"
                 )
+            with contextlib.suppress(Exception):
+                # What the lines before the one that failed have told.
+                self._told(source, source.scanner.quiet(0))
             number = source.scanner.number
             source.scanner = Scanner(source.scanner.name, like=self._first, max_runs=_MAX_RUNS)
             source.scanner.number = number
+            self._held += source.scanner.held - before
+            return False
         self._held += source.scanner.held - before
+        return True
 
     def _told(self, source: _Source, updates: Iterable[Update]) -> None:
         for update in updates:
