@@ -292,7 +292,8 @@ class Filter:
             if self._ask(source, partial(Scanner.feed_lines, data=lines)):
                 return
             # What follows the line that failed is for the scanner that begins anew.
-            done = max(1, source.scanner.number - before)
+            source.scanner.number = max(before + 1, source.scanner.number)
+            done = source.scanner.number - before
             rest = lines.split(b"\n", done)[done:]
             if not rest:
                 return
