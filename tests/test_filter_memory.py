@@ -8,7 +8,8 @@ import pytest
 
 from tests.bench_logs import healthy, pods, processes, restarts
 from vllm_triage import Scanner
-from vllm_triage.assembler import MAX_HELD, Assembler, full
+from vllm_triage.assembler import MAX_HELD, Assembler
+from vllm_triage.processes import full
 from vllm_triage.stream import Filter, Protocol
 
 SHARED = Scanner()

@@ -1,12 +1,12 @@
 """The assembler: lines put together to events per process, though processes interleave."""
 
 from collections import OrderedDict
-from dataclasses import dataclass, field
 
 from vllm_triage.events import Event, record, table
 from vllm_triage.expressions import expression
-from vllm_triage.kinds import Level, Phase
-from vllm_triage.lines import Key, Line, Origin, Prefix
+from vllm_triage.kinds import Level
+from vllm_triage.lines import Key, Line, Origin
+from vllm_triage.processes import Kept, Process, full
 from vllm_triage.statistics import Benchmark, Windows
 from vllm_triage.tracebacks import (
     HEADER,
@@ -20,7 +20,6 @@ from vllm_triage.tracebacks import (
 )
 
 MAX_MESSAGE_LINES = 60
-MAX_FRAMES = 400
 MAX_PROCESSES = 2048
 MAX_HELD = 16_777_216
 """Characters of unfinished messages; beyond them the process that was silent longest is ended."""
@@ -34,48 +33,6 @@ _SELF_STANDING = expression(
     r"|={8,}|\*{8,}|\+-{8,}|Failures:|Root Cause|Loading safetensors|Capturing|Processed prompts)"
 )
 _IGNORED = "Exception ignored in"
-
-
-Kept = tuple[Prefix, str, int, bytes, str, int, Phase | None]
-"""All that it takes to make a `Line` of an ASCII line, which is rarely needed: its prefix, source,
-number, the line as printed, its text, run and phase."""
-
-
-def full(kept: Line | Kept) -> Line:
-    """The line in full."""
-    if isinstance(kept, Line):
-        return kept
-    prefix, source, number, raw, text, run, phase = kept
-    time, level, process, pid, rank, place, _ = prefix
-    return Line(
-        source, number, raw.decode("ascii"), text, time, level, process, pid, rank, place,
-        run=run, phase=phase,
-    )  # fmt: skip
-
-
-@dataclass(slots=True)
-class Process:
-    """What is still open for one process."""
-
-    message: list[Line] = field(default_factory=list)
-    exception: str | None = None
-    link: str | None = None
-    frames: list[Frame] = field(default_factory=list)
-    source: list[Line | Kept] = field(default_factory=list)
-    is_open: bool = False
-    flat: bool = False
-    ignored: bool = False
-    after_frame: bool = False
-    blank: bool = False
-    chain: int = 0
-    pending: str | None = None
-    last: int = 0
-    held: int = 0
-
-    @property
-    def is_unfinished(self) -> bool:
-        """Whether more lines may belong to what was said last."""
-        return self.is_open or self.pending is not None or self.exception is not None
 
 
 class Assembler:
@@ -177,7 +134,7 @@ class Assembler:
         """Take an indented frame line of an open traceback."""
         self._processes.move_to_end(key)
         state.last = number
-        _add_frame(state, found)
+        state.add_frame(found)
 
     def add_source(self, state: Process, key: Key, number: int, kept: Kept) -> None:
         """Take an indented source line of an open traceback."""
@@ -227,7 +184,7 @@ class Assembler:
             self._flush(state)
             self._open(state)
         state.flat = text[:1] not in (" ", "\t")
-        _add_frame(state, found)
+        state.add_frame(found)
 
     def _header(self, state: Process, line: Line) -> None:
         head = line.text[: line.text.index(HEADER)].rstrip(" ,|")
@@ -345,7 +302,7 @@ class Assembler:
         if state.exception is None:
             self._done.append(record(lines, chain=state.chain if as_head else 0))
             return
-        self._done.append(_exception(lines, state))
+        self._done.append(state.raised(lines))
         state.exception = None
 
     def _end(self, state: Process, *, keep_pending: bool = False) -> None:
@@ -358,7 +315,7 @@ class Assembler:
                 index, name, text = found
                 state.exception = name
                 lines = [lines[index]._replace(text=f"{name}: {text}")]
-                self._done.append(_exception(lines, state, restored=True))
+                self._done.append(state.raised(lines, restored=True))
                 state.exception = None
         state.is_open = False
         state.frames = []
@@ -366,31 +323,3 @@ class Assembler:
         self._release(state)
         if not keep_pending:
             state.pending = None
-
-
-def _add_frame(state: Process, found: Frame) -> None:
-    if len(state.frames) < MAX_FRAMES:
-        state.frames.append(found)
-    else:
-        state.frames[-1] = found
-    state.source = []
-    state.after_frame = True
-    state.blank = False
-
-
-def _exception(lines: list[Line], state: Process, *, restored: bool = False) -> Event:
-    level = lines[0].level
-    if state.ignored:
-        level = Level.DEBUG
-    elif state.exception is not None and state.exception.endswith("Warning"):
-        level = Level.WARNING
-    return Event(
-        tuple(lines),
-        "\n".join(line.text for line in lines),
-        level,
-        exception=state.exception,
-        frames=tuple(state.frames),
-        chain=state.chain,
-        link=state.link,
-        restored=restored,
-    )

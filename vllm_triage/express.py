@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from vllm_triage.assembler import Assembler, Process
+from vllm_triage.assembler import Assembler
 from vllm_triage.envelopes import Unwrapper, is_clean
 from vllm_triage.kinds import Level
 from vllm_triage.lines import Key, Origin, Prefix, parse, usual_prefix
+from vllm_triage.processes import Process
 from vllm_triage.releases import own_frame
 from vllm_triage.runs import Runs, says_nothing
 from vllm_triage.tracebacks import Frame, frame, separator
