@@ -38,6 +38,8 @@ _TRIALS = (
     _Trial(8_192, 7.0, 0.5, 3),
     _Trial(131_072, 8.0, 1.0, 5),
 )
+# A square makes 16, a cube 64.
+_MOST_OF_SQUARE = 32.0
 
 
 class NearMiss(NamedTuple):
@@ -186,10 +188,18 @@ def searching(expression: regex.Pattern[str]) -> Search:
     return lambda text, timeout: expression.search(text, timeout=timeout)
 
 
-def worst(search: Search, misses: Iterable[NearMiss]) -> NearMiss | None:
-    """Give a text on which the time grows faster than its length, None where there is none."""
+def worst(
+    search: Search, misses: Iterable[NearMiss], longest: int | None = None
+) -> NearMiss | None:
+    """Give a text on which the time grows faster than its length, None where there is none.
+
+    Where no text is longer than `longest`, the square of that length is allowed.
+    """
+    trials: tuple[_Trial, ...] = _TRIALS
+    if longest is not None:
+        trials = (_Trial(max(longest // _LONGER, 1), _MOST_OF_SQUARE, 1.0, 5),)
     return next(
-        (miss for miss in misses if all(_fails(one, search, miss) for one in _TRIALS)), None
+        (miss for miss in misses if all(_fails(one, search, miss) for one in trials)), None
     )
 
 
