@@ -62,12 +62,15 @@ class _Spot(NamedTuple):
     since: str
     """The end of `before`, from the repeat before this one."""
     after: str
+    is_inner: bool
+    """Whether it is within another repeat."""
 
 
-def near_misses(text: str, seeds: Iterable[str] = ()) -> list[NearMiss]:
+def near_misses(text: str, seeds: Iterable[str] = (), *, deep: bool = True) -> list[NearMiss]:
     """Derive near-misses from a regex and, as `seeds`, from texts that it matches.
 
-    Only the seeds count where the regex is not understood.
+    Only the seeds count where the regex is not understood. Less `deep`, a repeat that is bounded
+    and within no other one is left out: it can only be slow by a constant.
     """
     try:
         tree = parse(text)
@@ -81,8 +84,9 @@ def near_misses(text: str, seeds: Iterable[str] = ()) -> list[NearMiss]:
                 found[NearMiss("", piece, "\0")] = None
     characters = _characters(tree)
     for full in (False, True):
-        for spot in _spots(tree, "", "", "", full=full):
-            found.update(dict.fromkeys(_at(spot, characters)))
+        for spot in _spots(tree, _Spot(Repeat(tree, 1, 1), "", "", "", False), full=full):
+            if deep or spot.is_inner or spot.repeat.most is None:
+                found.update(dict.fromkeys(_at(spot, characters)))
     return [one for one in found if len(one.piece) <= _MAX_TEXT]
 
 
@@ -94,7 +98,6 @@ def _at(spot: _Spot, characters: frozenset[str]) -> Iterator[NearMiss]:
         spoilt + spot.after,
         spoilt,
         *([spot.after[:-1] + "\0"] if spot.after else []),
-        "",
     ]
     if isinstance(body, One):
         edges = {*spot.before[-1:], *spot.after[:1]}
@@ -110,9 +113,7 @@ def _at(spot: _Spot, characters: frozenset[str]) -> Iterator[NearMiss]:
             if spot.before:
                 yield NearMiss(spot.before, piece, tail)
         for piece in starts:
-            yield NearMiss("", piece, tail)
-            if spot.before != piece:
-                yield NearMiss(spot.before, piece, tail)
+            yield NearMiss("" if piece.startswith(spot.before) else spot.before, piece, tail)
 
 
 def _samples(node: Node) -> Iterator[str]:
@@ -123,24 +124,25 @@ def _samples(node: Node) -> Iterator[str]:
                 yield text
 
 
-def _spots(node: Node, before: str, since: str, after: str, *, full: bool) -> Iterator[_Spot]:
+def _spots(node: Node, at: _Spot, *, full: bool) -> Iterator[_Spot]:
     match node:
         case Row():
             for position, item in enumerate(node.items):
                 rest = "".join(sample(one, full=full) for one in node.items[position + 1 :])
-                yield from _spots(item, before, since, rest + after, full=full)
+                yield from _spots(item, at._replace(after=rest + at.after), full=full)
                 text = sample(item, full=full)
-                before += text
-                since = text if _is_wide(item) else since + text
+                since = text if _is_wide(item) else at.since + text
+                at = at._replace(before=at.before + text, since=since)
         case Either():
             for way in node.ways:
-                yield from _spots(way, before, since, after, full=full)
+                yield from _spots(way, at, full=full)
         case Repeat():
             if _is_wide(node):
-                yield _Spot(node, before, since, after)
-            yield from _spots(node.body, before, since, after, full=full)
+                yield at._replace(repeat=node)
+            is_inner = at.is_inner or node.most is None or node.most > 1
+            yield from _spots(node.body, at._replace(is_inner=is_inner), full=full)
         case Look():
-            yield from _spots(node.body, before, since, after, full=full)
+            yield from _spots(node.body, at, full=full)
         case One():
             return
 
