@@ -14,27 +14,27 @@ SERVER_MODULE = "vllm.entrypoints.openai.api_server"
 
 # A prompt, `Command:`, `+` of `set -x`, a continuation's `>`; never the advice in a message.
 _START = expression(
-    r"(?:[$#+>]+ |.{0,24}[Cc]ommand: ?|[\w.-]+@[\w.-]+:[^$#]{0,60}[$#] ?)?(?:sudo (?:-\w+ )*|exec |nohup )*"
-    r"(?=(?:\w+=(?:'[^']*'|\"[^\"]*\"|[^\s'\"]\S*)? )*(?:env (?:\w+=\S* )+)?(?:\S*/)?(?:vllm serve |python[\d.]* (?:-u )?(?:\S*/vllm serve |-m vllm\.entrypoints)"
+    r"(?:[$#+>]+ |.{0,24}[Cc]ommand: ?|[\w.-]+@[\w.-]+:[^$#]{0,60}[$#] ?)?(?:sudo (?:-\w+ ){0,9}|exec |nohup ){0,9}"
+    r"(?=(?:\w+=(?:'[^']*'|\"[^\"]*\"|[^\s'\"]\S*)? ){0,99}(?:env (?:\w+=\S* ){1,99})?(?:\S*/)?(?:vllm serve |python[\d.]* (?:-u )?(?:\S*/vllm serve |-m vllm\.entrypoints)"
     r"|(?:docker|podman|nerdctl)(?: container)? run ))"
 )
 _ASSIGNMENT = expression(r"(\w+)=(.*)", regex.DOTALL)
 _REDIRECTED = expression(r"\d")
-_IMAGE = expression(r"[\w./-]*vllm[\w./:@-]*", regex.IGNORECASE)
+_IMAGE = expression(r"(?=[\w./-]*vllm)[\w./:@-]+", regex.IGNORECASE)
 _TAGGED = expression(r"(?:[\w.-]+/)*vllm-openai:v(\d+\.\d+\.\d+(?:\.post\d+)?)")
 _BARE_DOCKER = frozenset(
     ("-d", "--detach", "-i", "--interactive", "-t", "--tty", "-it", "-ti", "-dit", "-itd", "--rm", "--init",
      "--privileged", "--read-only", "--no-healthcheck", "-P", "--publish-all", "-q", "--quiet")
 )  # fmt: skip
-_LIST = expression(r"\s*-?\s*(?:args|command|entrypoint): *(\[.*)")
-_BLOCK = expression(r"\s*-?\s*(?:args|command|entrypoint): *$")
+_LIST = expression(r"\s*(?:-\s*)?(?:args|command|entrypoint): *(\[.*)")
+_BLOCK = expression(r"\s*(?:-\s*)?(?:args|command|entrypoint): *$")
 _ITEM = expression(r"\s*- +(\S.*?) *$")
 _FLAG = expression(r"--?[A-Za-z]")
 _LONG = expression(r"--([A-Za-z][\w.-]*)(?:=(.*))?", regex.DOTALL)
 _DEVICES = expression(r"(?<!\d)\d{1,3}(?:,\d{1,3})*(?!\d)")
 _MODEL = expression(r"[^\[<{(\s]\S*")
 # Words that the shell fills in: a plain variable, the home folder.
-_VARIABLE = expression(r"[\w@%+=:,./-]*\$(?:\w+|\{\w+\})[\w@%+=:,./-]*")
+_VARIABLE = expression(r"[\w@%+=:,./-]*\$(?:\w++|\{\w+\})[\w@%+=:,./-]*")
 _HOME = expression(r"~/[\w@%+=:,./-]*")
 _SHORT = {"-tp": "tensor-parallel-size", "-pp": "pipeline-parallel-size", "-dp": "data-parallel-size",
           "-q": "quantization"}  # fmt: skip

@@ -48,7 +48,7 @@ _PRETTY = expression(
 _GREP = expression(r"\d{1,9}:(?=[^\d\s])")
 _TALOS = expression(r"[\d.]{7,15}: kern: +\w+: \[(\S{10,40})\]: ")
 _PIPE = expression(r" {1,8}\| ")
-_FRAME_EDGE = expression(r"^[│┃║] ?|\s*[│┃║]$")
+_FRAME_EDGE = expression(r"^[│┃║] ?|\s{0,300}[│┃║]$")
 
 _DOCKER_SPLIT = 16_384
 

@@ -28,7 +28,7 @@ _UNITS = {
     "tib": 1024**4,
 }
 _MAX_SIZE = 1024.0**7
-_SIZE = expression(r"\s*(-?\d[\d,]*(?:\.\d+)?)\s*([KMGTkmgt]?i?[Bb]?(?:ytes)?)\s*$")
+_SIZE = expression(r"\s*(-?\d[\d,]*(?:\.\d+)?)\s*+([KMGTkmgt]?i?[Bb]?(?:ytes)?)\s*$")
 _FRACTION = expression(r"-?\d+\.\d+")
 _NUMBER = expression(r"-?\d[\d,_]*(?:\.\d+)?")
 

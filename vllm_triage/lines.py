@@ -90,7 +90,7 @@ _LEVELS = {
 }
 
 _PROCESS = expression(
-    r"\((?P<name>[A-Za-z_][\w.:-]*)?(?: (?:rank=(?P<rank>\d+)|(?P<part>[A-Z]+\d+(?:_[A-Z]+\d+)*)))?"
+    r"\((?P<name>[A-Za-z_][\w.:-]{0,200})?(?: (?:rank=(?P<rank>\d+)|(?P<part>[A-Z]{1,9}\d{1,9}(?:_[A-Z]{1,9}\d{1,9}){0,9})))?"
     r"(?:,? ?pid=(?P<pid>\d+))?(?:, ip=[\w.:]+)?\)\s?"
 )
 _RANK = expression(r"\[(?:rank|default)(?P<rank>\d+)\]:?\s?")

@@ -6,7 +6,7 @@ from vllm_triage.expressions import expression
 from vllm_triage.kinds import Phase
 
 _SERVING_PLACES = expression(
-    r"(?:async_llm_engine|async_llm|serving\w*|metrics|loggers|dump_input)\.py:"
+    r"(?:async_llm_engine|async_llm|serving\w{0,80}|metrics|loggers|dump_input)\.py:"
 )
 
 # What records of vLLM and uvicorn begin with when the server comes to a phase.
@@ -131,7 +131,7 @@ _ENGINE_FILES = (
     "vllm/distributed/",
 )
 _QUANTIZED_PATH = expression(
-    r"/quantization/(?!kv_cache)|(?:awq|gptq|marlin|bitsandbytes|gguf|modelopt|compressed_tensors|fp8_utils|cutlass_w8a8)[\w]*\.py"
+    r"/quantization/(?!kv_cache)|(?:awq|gptq|marlin|bitsandbytes|gguf|modelopt|compressed_tensors|fp8_utils|cutlass_w8a8)\w{0,80}\.py"
 )
 _QUANTIZED_FUNCTION = expression(r"(?:awq|gptq|marlin|exl|aqlm|nvfp4|mxfp4|w8a8|w4a16)_")
 

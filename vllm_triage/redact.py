@@ -32,7 +32,7 @@ _RULES: tuple[tuple[regex.Pattern[str], str], ...] = (
         rf"\1{REDACTED}",
     ),
     (
-        expression(r"(?i)([a-z][a-z0-9+.-]*://)[^\s/:@]{1,100}:[^\s/@]{1,200}@"),
+        expression(r"(?i)([a-z][a-z0-9+.-]{0,40}://)[^\s/:@]{1,100}:[^\s/@]{1,200}@"),
         rf"\1{REDACTED}@",
     ),
     # --api-key X, api_key='X', "hf_token": "X", AWS_SECRET_ACCESS_KEY=X; never max_tokens=128 or tokenizer=...

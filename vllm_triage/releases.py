@@ -44,9 +44,9 @@ _INSTALLED = expression(
     rf"|^vllm {_RELEASE} requires \S"
 )
 _IMAGE = expression(
-    r"(?:^\s*(?:- )?\"?[Ii]mage\"?: *|^[0-9a-f]{12} +|Pull(?:ing|ed) (?:from |image )|pulled image |"
+    r"(?:^\s*(?:- )?\"?[Ii]mage\"?: {0,80}|^[0-9a-f]{12} {1,80}|Pull(?:ing|ed) (?:from |image )|pulled image |"
     r"Container image |newer image for |up to date for |find image |^.{0,40}(?:docker|podman|nerdctl) (?:run|pull) .{0,2000}?)"
-    r"[\"']?(?:[\w.:-]+/){0,3}(?:vllm-openai(?:-\w+)?|vllm-cpu-release-repo):v"
+    r"[\"']?(?:[\w.:-]{1,100}/){0,3}(?:vllm-openai(?:-\w{1,40})?|vllm-cpu-release-repo):v"
     rf"{_RELEASE}(?=[\"'\s,\\@-]|$)"
 )
 _ASKED = (

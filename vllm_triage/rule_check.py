@@ -14,6 +14,7 @@ from vllm_triage.envelopes import Unwrapper
 from vllm_triage.errors import RuleError
 from vllm_triage.events import Event
 from vllm_triage.facts import FAMILIES, build, seconds_field
+from vllm_triage.growth import near_misses, searching, worst
 from vllm_triage.kinds import Kind, Phase
 from vllm_triage.lines import parse
 from vllm_triage.matches import Match, Matcher, compiled
@@ -25,8 +26,6 @@ from vllm_triage.runs import Runs
 from vllm_triage.tables import folder
 
 MAX_TITLE = 70
-_PROBE_LENGTH = 20_000
-_PROBE_TIMEOUT_S = 1.0
 _RUN_VALUES = frozenset(
     ("model", "port", "host", "max_model_len", "tensor_parallel_size", "pipeline_parallel_size",
      "gpu_memory_utilization", "max_num_seqs", "max_num_batched_tokens", "quantization", "dtype",
@@ -48,6 +47,7 @@ def check(root: Path | None = None) -> list[str]:
     problems: list[str] = []
     rules: dict[Kind, Rule] = {}
     topics: dict[str, Topic] = {}
+    own: dict[Kind, tuple[Pattern, ...]] = {}
     for path in files(base):
         try:
             name, entry = read(path, root=base)
@@ -61,6 +61,7 @@ def check(root: Path | None = None) -> list[str]:
         problems += [f"{path.relative_to(base)}, {text}" for text in broken]
         entry = entry.model_copy(update={"pattern": patterns})
         kind = Kind(name)
+        own[kind] = patterns
         rules[kind] = entry.extended(load().rules[kind]) if isinstance(entry, Extension) else entry
     if is_builtin:
         problems += [
@@ -75,6 +76,13 @@ def check(root: Path | None = None) -> list[str]:
     matcher = Matcher(catalogue)
     for kind, rule in rules.items():
         problems += _rule(kind, rule, matcher)
+        if not is_builtin:
+            # The built-in ones are so many that it takes a minute; their tests do it.
+            problems += [
+                f"{_file(kind)}, {pattern.name}: {problem}"
+                for pattern in own[kind]
+                for problem in _linear(pattern)
+            ]
     for name, topic in topics.items():
         problems += [f"topics/{name}.toml: {text}" for text in _fixes(topic.fix, frozenset())]
     return problems
@@ -94,8 +102,12 @@ def _compiling(patterns: tuple[Pattern, ...]) -> tuple[tuple[Pattern, ...], list
     return tuple(good), problems
 
 
+def _file(kind: Kind) -> str:
+    return f"{kind.area}/{kind.value.partition('.')[2]}.toml"
+
+
 def _rule(kind: Kind, rule: Rule, matcher: Matcher) -> Iterator[str]:
-    where = f"{kind.area}/{kind.value.partition('.')[2]}.toml"
+    where = _file(kind)
     fields = frozenset(field_names(FAMILIES[kind.area]))
     shown = [("title", rule.title), ("summary", rule.summary), ("cause", rule.cause)]
     for name, text in [*shown, *(("verify", text) for text in rule.verify_texts)]:
@@ -211,7 +223,6 @@ def _pattern(
             for match in found
         ):
             yield f"matches its miss {_short(miss)}"
-    yield from _linear(pattern, expression)
 
 
 def _hit(kind: Kind, pattern: Pattern, hit: str, matcher: Matcher) -> Iterator[str]:
@@ -314,13 +325,12 @@ def _phase(match: Match, run: Run) -> Phase | None:
     return phase or (Phase.SERVING if run.was_serving else None)
 
 
-def _linear(pattern: Pattern, expression: regex.Pattern[str]) -> Iterator[str]:
-    for hit in pattern.hits[:3]:
-        half = hit[: len(hit) // 2] or hit
-        for piece in (hit + " ", half, half.rstrip() + " ", *pattern.keywords, *pattern.any_of):
-            probe = piece * (_PROBE_LENGTH // len(piece) + 1)
-            try:
-                expression.search(probe, timeout=_PROBE_TIMEOUT_S)
-            except TimeoutError:
-                yield f"takes over {_PROBE_TIMEOUT_S:g} s on {len(probe)} characters of repeated {_short(piece)}; use bounded repeats"
-                return
+def _linear(pattern: Pattern) -> Iterator[str]:
+    seeds = (*pattern.hits[:2], *pattern.keywords, *pattern.any_of)
+    miss = worst(searching(compiled(pattern.regex)), near_misses(pattern.regex, seeds))
+    if miss is not None:
+        start = f"{_short(miss.head)} and then " if miss.head else ""
+        yield (
+            f"takes more than linear time on {start}repeated {_short(miss.piece)}; use bounded repeats, "
+            r"such as \w{1,80} for \w+, and no two in a row that take the same characters"
+        )

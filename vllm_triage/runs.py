@@ -16,10 +16,10 @@ from vllm_triage.tracebacks import Frame
 _MAX_ARGUMENTS_TEXT = 65536
 _MAX_RUNS = 4096
 _MANY = 16
-_VERSION = r"(\d+\.\d+(?:\.\d+)?[\w.+-]*)"
+_VERSION = r"(\d{1,9}\.\d{1,9}(?:\.\d{1,9})?[\w.+-]{0,80})"
 _BANNER = expression(rf"vLLM (?:API )?server version {_VERSION}")
-_LOGO = expression(rf"[█▀▄ ]+ {{1,4}}version {_VERSION}\s*$")
-_LOGO_MODEL = expression(r"[█▀▄ ]+ {1,4}model {1,4}(\S.*)$")
+_LOGO = expression(rf"[█▀▄ ] {{1,4}}version {_VERSION}\s*$")
+_LOGO_MODEL = expression(r"[█▀▄ ] {1,4}model {1,4}(\S.*)$")
 _ENGINE = expression(
     rf"Initializing an? (?:(V[01]) )?LLM engine(?: \(v{_VERSION}\))? with config: "
 )

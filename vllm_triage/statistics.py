@@ -14,9 +14,9 @@ _PROMPT = expression(rf"prompt throughput: {_NUMBER}")
 _GENERATION = expression(rf"generation throughput: {_NUMBER}")
 _RUNNING = expression(r"Running: (\d+)")
 _WAITING = expression(r"(?:Waiting|Pending): (\d+)")
-_TITLE = expression(r"\s*=*\s*(?:Serving )?Benchmark Result\s*=*\s*$")
+_TITLE = expression(r"\s*(?:=+\s*)?(?:Serving )?Benchmark Result\s*(?:=+\s*)?$")
 _ROW = expression(
-    r"\s*(?:-{3,}.*-{3,}|={3,}|[A-Z][\w .()/,%-]{2,60}:\s+-?[\d.,]+|[A-Z][\w .()/,%-]{2,60}:\s+inf)\s*$"
+    r"\s*(?:---.{0,300}---|={3,}|[A-Z][\w .()/,%-]{2,60}:\s+-?[\d.,]+|[A-Z][\w .()/,%-]{2,60}:\s+inf)\s*$"
 )
 
 Observed = tuple[tuple[str, float], ...]

@@ -37,7 +37,7 @@ _FRAME = expression(
 _RICH_FRAME = expression(
     r"\s*(?P<file>(?:/|[A-Z]:\\)\S{1,500}\.py)(?::(?P<line>\d+))? in (?P<function>[\w<>.]+)"
 )
-_MARKS = expression(r"\s*[~^]{1,}[\s~^]*$")
+_MARKS = expression(r"\s*[~^][\s~^]*$")
 _NUMBERED = expression(r"\s*(?:[-❱>]+ ?)?\d+ ")
 _FOLDED = expression(
     r"\s*(?:\.\.\.<\d+ lines>\.\.\.|\[Previous line repeated \d+ more times?\]|[│└├] ?)"

@@ -1,0 +1,93 @@
+"""No regex takes more than linear time, whatever text it is given."""
+
+import os
+
+import pytest
+import regex
+
+from tests.expressions import Expression, expressions
+from vllm_triage.catalogue import Catalogue
+from vllm_triage.growth import near_misses, searching, worst
+from vllm_triage.kinds import Kind
+from vllm_triage.matches import compiled
+
+# All of a pattern's hits are fed to it, not only the first, and what bounded repeats take too.
+DEEP = bool(os.environ.get("VLLM_TRIAGE_DEEP"))
+
+EXPRESSIONS = expressions()
+# The longest text that each is given, where that is so short that its square does not matter.
+CUT = {
+    "echoes._ITEM": 1024,
+    "fixes._STAND_IN": 400,
+    "margins._VARYING": 200,
+    "reports.text._NUMBERED": 250,
+    "tracebacks._EXCEPTION": 400,
+    "tracebacks._DOTTED": 400,
+    "tracebacks._ANY_NAME": 400,
+    "tracebacks._CHECKOUT": 500,
+}
+
+
+def superlinear(text: str) -> bool:
+    expression = regex.compile(text, regex.MULTILINE)
+    return worst(searching(expression), near_misses(text)) is not None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        r"(?:a+)+b",
+        r"(?:a|a)*b",
+        r"(?:x|\d|[0-9a-f])+ end",
+        r"\s+\s+\s+error",
+        r"Worker [^\n]* died [^\n]* code",
+        r"^\s*Reason: OOMKilled",
+        r"error: (?P<detail>[^']*)' in (?P<path>\S+)\.py",
+        r"(?:Value|Type)Error: (?=.*memory)",
+        r"A(?:BC*D?)*E",
+    ],
+)
+def test_a_regex_that_backtracks_is_found(text: str) -> None:
+    assert superlinear(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        r"CUDA out of memory\. Tried to allocate (?P<size>[\d.]{1,20} GiB)",
+        r"Worker [^\n]{0,400}died",
+        r"Worker [^\n]{0,200}? died [^\n]{0,200}? code",
+        r"(?P<name>[\w.-]{1,80}) died",
+        r"^[^\S\n]{0,80}Reason: OOMKilled",
+        r"(?:\[[^\]]{1,80}\] )?error: [^\n]*",
+        r"NVRM: Xid \(PCI:(?P<pci>[\da-f:.]+)\): (?P<xid>\d+)",
+        r"(?>\d{1,9})(?:st|nd) attempt|port (?P<port>\d++) (?!ignored)is in use",
+    ],
+)
+def test_a_linear_regex_is_not_blamed(text: str) -> None:
+    assert not superlinear(text)
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_a_pattern_is_linear(kind: Kind, catalogue: Catalogue) -> None:
+    for pattern in catalogue.rules[kind].pattern:
+        seeds = (*pattern.hits[: None if DEEP else 1], *pattern.keywords, *pattern.any_of)
+        miss = worst(
+            searching(compiled(pattern.regex)), near_misses(pattern.regex, seeds, deep=DEEP)
+        )
+
+        assert miss is None, pattern.name
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS, ids=[one.name for one in EXPRESSIONS])
+def test_a_regex_of_the_code_is_linear(expression: Expression) -> None:
+    longest = CUT.get(expression.name)
+
+    assert worst(expression.search, near_misses(expression.text), longest) is None
+
+
+def test_the_regexes_of_the_code_are_found() -> None:
+    names = {one.name.partition("[")[0] for one in EXPRESSIONS}
+
+    assert {"lines._PROCESS", "memory._WORDINGS", "redact._RULES", "pipes._TIME"} <= names
+    assert {one.name: one.way for one in EXPRESSIONS}["redact._RULES"] == "sub"
