@@ -9,8 +9,10 @@ import pytest
 from tests.traffic import FIXTURES, WRAPS, traffic
 from vllm_triage import Scanner
 from vllm_triage.catalogue import load
+from vllm_triage.envelopes import Unwrapper
 from vllm_triage.matches import Match, Unknown
 from vllm_triage.rules import Pattern
+from vllm_triage.shapes import Learner
 from vllm_triage.sources import BLANK, Splitter, decoded
 
 LIKE = Scanner()
@@ -148,6 +150,25 @@ def logged(
 
 NOTE = logged("a note")
 FAULT = logged("Chat template rejected the request: roles must alternate")
+
+
+def test_numbers_are_not_taken_from_where_others_stand() -> None:
+    """A place is told by its digits: a pid of 1 is not the 1 of an address before it."""
+    learner = Learner(load())
+    line = f"[pod/vllm-1-{'1' * 20}/server] (APIServer_1 pid=1) {ACCESS}".encode()
+    unwrapper = Unwrapper()
+    list(unwrapper.feed(1, BANNER))
+    list(unwrapper.feed(2, line.decode()))
+    shape = learner.learn(line, unwrapper)
+
+    assert shape is not None
+    assert shape.pid is not None
+    assert line[: shape.pid.start].endswith(b"pid=")
+    assert shape.process is not None
+    assert line[shape.process] == b"APIServer_1"
+    assert learner.learn(b"1" * 800 + line, unwrapper) is None
+
+
 OWN = f"(APIServer pid=1) {ACCESS}"
 INFO = logged("could not do it", level="INFO")
 LEARNT = [
@@ -246,5 +267,5 @@ def read(data: bytes) -> int:
 
 @pytest.mark.parametrize("wrap", WRAPS)
 def test_most_of_the_traffic_is_not_read(wrap: str) -> None:
-    rows = list(traffic(3, 4000, wrap=wrap, crash=False))
+    rows = list(traffic(3, 8000, wrap=wrap, crash=False))
     assert read(b"".join(rows)[:-1]) < len(rows) * 0.6

@@ -5,7 +5,6 @@ statistics with nothing unusual. What such a line says is learnt once, from read
 shape the usual way, and afterwards taken from the places where its digits stand.
 """
 
-import random
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from enum import Enum, auto
@@ -38,7 +37,7 @@ _WORDS = tuple(word.encode() for word in REQUESTS)
 _MAX_LINE = 4096
 _MAX_HEAD = 512
 _STATUS = expression(rb'" 200 OK')
-_PROBES = 3
+_MAX_PROBES = 3
 _NUMBER = regex.compile(rb"0+")
 _NOTHING = (False, False)
 _IDLE = (Level.DEBUG, Level.INFO, Level.WARNING)
@@ -361,10 +360,13 @@ class Learner:
 
 def _alike(raw: bytes, unwrapper: Unwrapper) -> tuple[list[bytes], list[_Read]]:
     """The line and some of its shape, as they are and as they read; none when they read unlike."""
-    chance = random.Random(len(raw))
-    lines = [raw, *(_varied(raw, chance) for _ in range(_PROBES))]
+    lines = [raw, *_varied(raw)]
     read = [one for line in lines if (one := _read(line, unwrapper)) is not None]
-    if len(read) < len(lines) or len({(one.line.origin, one.envelopes) for one in read}) > 1:
+    if (
+        len(lines) == 1
+        or len(read) < len(lines)
+        or len({(one.line.origin, one.envelopes) for one in read}) > 1
+    ):
         return lines, []
     return lines, read
 
@@ -456,15 +458,25 @@ def _word(word: str) -> regex.Pattern[str] | None:
     )
 
 
-def _varied(raw: bytes, chance: random.Random) -> bytes:
-    """A line of the same shape with other digits; the status of an answer stays."""
-    out = bytearray(raw)
+def _varied(raw: bytes) -> list[bytes]:
+    """Lines of the same shape with other digits, no two places with the same ones; none where there are too many.
+
+    The status of an answer stays.
+    """
     status = _STATUS.search(raw)
     kept = range(status.start(), status.end()) if status else range(0)
-    for place, byte in enumerate(raw):
-        if 48 <= byte <= 57 and place not in kept:
-            out[place] = 49 + chance.randrange(9)
-    return bytes(out)
+    places = [place for place, byte in enumerate(raw) if 48 <= byte <= 57 and place not in kept]
+    if len(places) > 9**_MAX_PROBES:
+        return []
+    lines = []
+    step = 1
+    while step < max(len(places), 2):
+        out = bytearray(raw)
+        for number, place in enumerate(places):
+            out[place] = 49 + number // step % 9
+        lines.append(bytes(out))
+        step *= 9
+    return lines
 
 
 def _read(raw: bytes, unwrapper: Unwrapper) -> _Read | None:

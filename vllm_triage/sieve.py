@@ -27,7 +27,7 @@ from vllm_triage.shapes import (
 
 _MAX_SHAPES = 16_384
 # When a shape is worth learning: what logs say in passing comes again less surely.
-_OFTEN = 2
+_OFTEN = 4
 _VERY_OFTEN = 6
 _MAX_LOUD = 2_048
 _MAX_SKELETONS = 1_024
