@@ -20,7 +20,7 @@ def sizes(root: object) -> dict[str, int]:
 
     What scanners share, the rules, is left out.
     """
-    skipped = {id(SHARED.catalogue), id(SHARED._matcher._gate)}
+    skipped = {id(SHARED.catalogue), id(SHARED._matcher._gates)}
     seen: set[int] = set()
     found: dict[str, int] = {}
     todo: list[tuple[str, object]] = [("", root)]

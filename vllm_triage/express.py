@@ -94,9 +94,14 @@ class Express:
         return True
 
     def _lane(self, raw: bytes) -> _Lane | None:
-        if raw[:1] not in _BEGINNINGS or not raw[:_MAX_PREFIX].isascii():
+        head = raw[:_MAX_PREFIX]
+        if (
+            raw[:1] not in _BEGINNINGS
+            or (b"]   " not in head and b")   " not in head)
+            or not head.isascii()
+        ):
             return None
-        found = usual_prefix(raw[:_MAX_PREFIX].decode("ascii"))
+        found = usual_prefix(head.decode("ascii"))
         if found is None:
             return None
         prefix, end = found

@@ -12,6 +12,7 @@ from vllm_triage.rules import Pattern
 T = TypeVar("T")
 
 _GRAM = 4
+_FEW = 64
 _ASCII_DIGITS = frozenset("0123456789")
 _PIECE = 65_536
 _MIN_ANCHOR = 4
@@ -69,7 +70,7 @@ class Gate(Generic[T]):
         self._by_gram: defaultdict[str, list[_Word[T]]] = defaultdict(list)
         ordinary = _grams(_ORDINARY)
         for place, (word, entries) in enumerate(sorted(groups.items())):
-            if len(word) < _GRAM:
+            if len(word) < _GRAM or len(groups) <= _FEW:
                 self._short.append(_Word(place, word, entries))
                 continue
             middle = (len(word) - _GRAM) // 2
@@ -101,6 +102,8 @@ class Gate(Generic[T]):
     def _words(self, text: str) -> list[_Word[T]]:
         """The words that stand in a text."""
         found = [item for item in self._short if item.word in text]
+        if not self._by_gram:
+            return found
         grams: set[str] = set()
         for start in range(0, len(text), _PIECE):
             grams |= self._by_gram.keys() & _grams(text[start : start + _PIECE + _GRAM - 1])

@@ -143,16 +143,25 @@ class Matcher:
     def another(self) -> "Matcher":
         """A matcher with the same patterns for another input."""
         other = Matcher(self.catalogue, self.timed_out, self._said)
-        other.__dict__["_gate"] = self._gate
+        other.__dict__["_gates"] = self._gates
         return other
 
     @cached_property
-    def _gate(self) -> Gate[Recogniser]:
-        return Gate(
-            (pattern.keywords, pattern.any_of, Recogniser(kind, rule, pattern))
+    def _gates(self) -> dict[Origin, Gate[Recogniser]]:
+        # Most lines are of access and few patterns ask for those.
+        every = [
+            Recogniser(kind, rule, pattern)
             for kind, rule in self.catalogue.rules.items()
             for pattern in rule.pattern
-        )
+        ]
+        return {
+            origin: Gate(
+                (item.pattern.keywords, item.pattern.any_of, item)
+                for item in every
+                if accepts(item.pattern, Level.ERROR, origin)
+            )
+            for origin in (Origin.LOG, Origin.ACCESS, Origin.STATISTICS)
+        }
 
     def find(self, event: Event, run: Run, position: int) -> Match | None:
         """Give the one match of an event: cause before symptom, more conditions before fewer."""
@@ -218,7 +227,7 @@ class Matcher:
             return self._new_candidates(level, event)
         text = event.text
         key = (
-            text.translate(_ZEROES), self._gate.numbered(text), level, event.exception, event.frames,
+            text.translate(_ZEROES), self._gates[Origin.LOG].numbered(text), level, event.exception, event.frames,
         )  # fmt: skip
         found = self._said.get(key)
         if found is None:
@@ -231,7 +240,7 @@ class Matcher:
     def _new_candidates(self, level: Level, event: Event) -> list[_Candidate]:
         return [
             _Candidate(item, is_blind(item.pattern.regex))
-            for item in self._gate.candidates(event.text)
+            for item in self._gates[event.origin].candidates(event.text)
             if accepts(item.pattern, level, event.origin) and raised_so(item.pattern, event)
         ]
 
@@ -266,7 +275,8 @@ class Matcher:
         """Tell whether any pattern's words are in a line, of which the level is known."""
         level = line.level or Level.ERROR
         return any(
-            accepts(item.pattern, level, line.origin) for item in self._gate.candidates(line.text)
+            accepts(item.pattern, level, line.origin)
+            for item in self._gates[line.origin].candidates(line.text)
         )
 
     def skip_windows(self, key: tuple[object, ...], ids: Collection[str] | None) -> None:
