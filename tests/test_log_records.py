@@ -1,6 +1,7 @@
 """Incidents as OpenTelemetry log records and Elastic Common Schema documents."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from tests.conftest import FIXTURES
 from vllm_triage import Report, Scanner, triage
 from vllm_triage.model import Update
-from vllm_triage.reports import ecs, otel
+from vllm_triage.reports import LINES, ecs, otel
 from vllm_triage.reports.records import Context, unix_nano
 
 LOG = FIXTURES / "oom" / "kv-cache-too-small.log"
@@ -181,3 +182,20 @@ def test_a_report_is_one_record_an_incident_the_root_cause_first(report: Report)
         one.id for one in report.incidents
     ]
     assert documents[0]["event"]["id"] == report.root_cause
+
+
+@pytest.mark.parametrize("form", ["ndjson", "otel", "ecs"])
+@pytest.mark.parametrize("wrap", [str, lambda line: json.dumps({"log": f"{line}\n"})])
+def test_what_we_tell_is_no_log_of_a_server(form: str, wrap: Callable[[str], str]) -> None:
+    """A file of incidents among the logs that are followed must not feed itself."""
+    line = LINES[form](update("ERROR 03-01 11:59:00 [core.py:7]"), CONTEXT)
+    scanner = Scanner()
+
+    assert [*scanner.feed(wrap(line)), *scanner.close()] == []
+
+
+def test_a_report_is_no_log_of_a_server(report: Report) -> None:
+    scanner = Scanner()
+
+    assert report.incidents
+    assert [*scanner.feed(report.model_dump_json()), *scanner.close()] == []

@@ -369,7 +369,7 @@ class Unwrapper:
     def _record(self, item: Text, record: Mapping[str, object], depth: int) -> Iterator[Text]:
         inner = record.get("_source")
         record = inner if isinstance(inner, dict) else record
-        if json_records.is_access(record):
+        if json_records.is_access(record) or json_records.is_ours(record):
             yield item._replace(text="")
             return
         name, message, traces = json_records.message_of(record, self._message_keys)

@@ -86,6 +86,19 @@ def is_access(record: Mapping[str, object]) -> bool:
     )
 
 
+def is_ours(record: Mapping[str, object]) -> bool:
+    """Tell an incident or a report of ours, in any format: what it quotes was told already."""
+    if "fix_steps" in record:
+        return "evidence" in record
+    if "schema_version" in record:
+        return "incidents" in record
+    for key in ("resourceLogs", "scopeLogs"):
+        inner = record.get(key)
+        if isinstance(inner, list) and inner and isinstance(inner[0], dict):
+            record = inner[0]
+    return "vllm_triage" in (lookup(record, "scope.name"), lookup(record, "event.module"))
+
+
 def string(text: str) -> str | None:
     """A JSON string; None when it is none."""
     import json
