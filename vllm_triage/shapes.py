@@ -38,7 +38,7 @@ _MAX_LINE = 4096
 _MAX_HEAD = 512
 _STATUS = expression(rb'" 200 OK')
 _MAX_PROBES = 3
-_NUMBER = regex.compile(rb"0+")
+_NUMBER = expression(rb"0+")
 _NOTHING = (False, False)
 _IDLE = (Level.DEBUG, Level.INFO, Level.WARNING)
 # Stands for a digit that may be any.

@@ -5,10 +5,12 @@ from typing import NamedTuple
 
 import regex
 
+from vllm_triage.expressions import expression
+
 _CHARACTERS = "".join(chr(code) for code in range(128)) + "é│█"
 _PREFERRED = "a0A_x./:-= \n'\"([{<,"
 _ZERO_WIDTH = frozenset("AZzbBGmMK")
-_TOKEN = regex.compile(
+_TOKEN = expression(
     r"(?P<open>\((?:\?(?:P?<(?![=!])\w+>|<?[=!]|[>|]|#[^)]*|P=\w+|[a-zA-Z0-9-]*:?))?)"
     r"|(?P<close>\))|(?P<either>\|)"
     r"|(?P<repeat>[*+?]|\{(?P<least>\d*)(?P<comma>,?)(?P<most>\d*)\}(?<!\{,?\}))[?+]?"
