@@ -10,9 +10,9 @@ from tests.traffic import FIXTURES, WRAPS, traffic
 from vllm_triage import Scanner
 from vllm_triage.catalogue import load
 from vllm_triage.envelopes import Unwrapper
+from vllm_triage.learning import Learner
 from vllm_triage.matches import Match, Unknown
 from vllm_triage.rules import Pattern
-from vllm_triage.shapes import Learner
 from vllm_triage.sources import BLANK, Splitter, decoded
 
 LIKE = Scanner()

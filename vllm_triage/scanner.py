@@ -13,6 +13,7 @@ from vllm_triage.events import Event
 from vllm_triage.express import Express
 from vllm_triage.incidents import fold
 from vllm_triage.kinds import Level, Severity
+from vllm_triage.learning import Learner
 from vllm_triage.lines import Origin, parse
 from vllm_triage.matches import Matcher, Unknown
 from vllm_triage.model import Report, RunInfo, Source, Update
@@ -22,7 +23,6 @@ from vllm_triage.quiet import Quiet
 from vllm_triage.redact import redact as redact_secrets
 from vllm_triage.run import Run
 from vllm_triage.runs import Runs
-from vllm_triage.shapes import Learner
 from vllm_triage.sieve import Block, Sieve, Sifted, Stretch, Summary, sifted
 from vllm_triage.sources import BLANK, decoded
 from vllm_triage.updates import Teller

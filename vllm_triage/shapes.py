@@ -1,48 +1,28 @@
-"""Shapes: lines that are the same but for their digits, and which of them need no reading.
+"""Shapes: lines that are the same but for their digits, and what each of them says.
 
 A server that works prints the same few lines over and over: requests it got, answers it gave,
 statistics with nothing unusual. What such a line says is learnt once, from reading one of its
 shape the usual way, and afterwards taken from the places where its digits stand.
 """
 
-from bisect import bisect_right
-from collections.abc import Callable, Iterator
 from enum import Enum, auto
-from functools import cache
-from math import inf
 from typing import NamedTuple
 
-import regex
-
-from vllm_triage import statistics
-from vllm_triage.catalogue import Catalogue
-from vllm_triage.conditions import accepts
-from vllm_triage.envelopes import Unwrapper
 from vllm_triage.expressions import expression
 from vllm_triage.kinds import Level
-from vllm_triage.lines import REQUESTS, Key, Line, Origin, Owner, parse
-from vllm_triage.matches import TIMEOUT_S, compiled
-from vllm_triage.rules import Pattern
-from vllm_triage.runs import is_idle_talk, service
-from vllm_triage.sources import decoded
-from vllm_triage.statistics import TABLE
-from vllm_triage.tracebacks import exception_name, frame, separator
+from vllm_triage.lines import REQUESTS, Key, Origin, Owner
 
 DIGITS = bytes.maketrans(b"123456789", b"000000000")
 """Makes a line its shape."""
 
+MAX_HEAD = 512
+"""How far into a line its message may begin."""
 _ANSWERED = b'" 000 OK'
 _WINDOW = b"Avg prompt throughput: "
 _WORDS = tuple(word.encode() for word in REQUESTS)
 _MAX_LINE = 4096
-_MAX_HEAD = 512
-_STATUS = expression(rb'" 200 OK')
-_MAX_PROBES = 3
 _NUMBER = expression(rb"0+")
-_NOTHING = (False, False)
-_IDLE = (Level.DEBUG, Level.INFO, Level.WARNING)
-# Stands for a digit that may be any.
-_ANY = "\0"
+_ZEROES = {ord(digit): "0" for digit in "123456789"}
 
 
 class State(Enum):
@@ -157,14 +137,14 @@ def may_be_quiet(mapped: bytes) -> bool:
 def may_be_idle_talk(mapped: bytes) -> bool:
     """Tell whether a shape may be one of records that say nothing, by its level."""
     return len(mapped) <= _MAX_LINE and any(
-        level in mapped[:_MAX_HEAD] for level in (b"INFO 0", b"WARNING 0", b"DEBUG 0")
+        level in mapped[:MAX_HEAD] for level in (b"INFO 0", b"WARNING 0", b"DEBUG 0")
     )
 
 
 def head_of(mapped: bytes) -> bytes | None:
     """The beginning of a line about a request, up to where what users sent follows."""
     for word in _WORDS:
-        end = mapped.find(word, 0, _MAX_HEAD)
+        end = mapped.find(word, 0, MAX_HEAD)
         if end >= 0:
             return mapped[: end + len(word)]
     return None
@@ -187,360 +167,6 @@ def skeleton_of(mapped: bytes) -> bytes:
     return _NUMBER.sub(b"0", mapped)
 
 
-class _Mover:
-    """Moves the places of a line to where they are in one with longer or shorter numbers."""
-
-    def __init__(
-        self, before: tuple[tuple[int, int], ...], after: tuple[tuple[int, int], ...]
-    ) -> None:
-        self._starts = [start for start, _ in before]
-        self._before, self._after = before, after
-
-    def __call__(self, place: slice | None) -> slice | None:
-        return place and slice(self._moved(place.start), self._moved(place.stop, is_end=True))
-
-    def _moved(self, offset: int, *, is_end: bool = False) -> int:
-        index = bisect_right(self._starts, offset - is_end) - 1
-        if index < 0:
-            return offset
-        (start, stop), (new_start, new_stop) = self._before[index], self._after[index]
-        if offset < stop or (offset == stop and not is_end):
-            return new_start + offset - start
-        return new_stop + offset - stop
-
-
-class _Read(NamedTuple):
-    line: Line
-    envelopes: tuple[tuple[str, int], ...]
-    base: int
-    """Where in the physical line the message begins."""
-
-
-class Learner:
-    """Reads a line the usual way, and others of its shape, to tell what the shape says."""
-
-    def __init__(self, catalogue: Catalogue) -> None:
-        self._patterns = {
-            origin: tuple(_patterns(catalogue, origin))
-            for origin in (Origin.ACCESS, Origin.STATISTICS)
-        }
-        self._log = tuple(
-            pattern
-            for rule in catalogue.rules.values()
-            for pattern in rule.pattern
-            if accepts(pattern, Level.ERROR, Origin.LOG)
-            and not (pattern.exception or pattern.frames or pattern.raised_in)
-        )
-        self._by_level: dict[Level, tuple[str, ...]] = {}
-
-    def learn(self, raw: bytes, unwrapper: Unwrapper) -> Shape | None:
-        """What lines of this one's shape say; None when they must be read one by one."""
-        lines, read = _alike(raw, unwrapper)
-        if not read:
-            return None
-        line = read[0].line
-        if line.origin is Origin.ACCESS and line.text.endswith('" 200 OK'):
-            return None if self._is_asked_for(line) else _shape(lines, read)
-        if line.origin is Origin.STATISTICS:
-            shape, window = _shape(lines, read), self._window(lines, read)
-            return shape and window and shape._replace(window=window)
-        if line.origin is Origin.LOG and self._is_idle_talk(line):
-            return _shape(lines, read)
-        return None
-
-    def learn_like(
-        self, known: Known, mapped: bytes, raw: bytes, unwrapper: Unwrapper
-    ) -> Shape | None:
-        """What lines of a shape say that differs from a known one by how long its numbers are."""
-        move = _Mover(known.numbers, numbers_of(mapped))
-        shape = known.shape
-        moved = shape._replace(
-            time=move(shape.time),
-            container=move(shape.container),
-            process=move(shape.process),
-            pid=move(shape.pid),
-            rank=move(shape.rank),
-            place=move(shape.place),
-        )
-        if shape.window is not None:
-            moved = moved._replace(window=_moved(shape.window, move))
-        read = _read(raw, unwrapper)
-        if read is None:
-            return None
-        line = read.line
-        said = (line.origin, read.envelopes, line.key, line.time, line.place, line.level)
-        shown = (
-            moved.origin, moved.envelopes, moved.key("", raw), text_at(moved.time, raw),
-            text_at(moved.place, raw), moved.level,
-        )  # fmt: skip
-        if said != shown or (line.origin is Origin.ACCESS and self._is_asked_for(line)):
-            return None
-        if moved.window is not None and moved.window.ids != tuple(self._asking(line.text)):
-            return None
-        return moved._replace(owner=owner(line.key))
-
-    def learn_head(self, raw: bytes, unwrapper: Unwrapper) -> Shape | None:
-        """What lines about requests say that begin as this one does; None when that differs."""
-        head = head_of(raw.translate(DIGITS))
-        if head is None:
-            return None
-        lines, read = _alike(raw[: len(head) + _MAX_HEAD], unwrapper)
-        shape = _shape(lines, read) if read and read[0].line.origin is Origin.REQUEST else None
-        if shape is None:
-            return None
-        places = (shape.time, shape.container, shape.process, shape.pid, shape.rank, shape.place)
-        return None if any(one is not None and one.stop > len(head) for one in places) else shape
-
-    def _is_asked_for(self, line: Line) -> bool:
-        text = _wild(line.text.removesuffix("200 OK")) + "200 OK"
-        return any(_may_match(pattern, text) for _, pattern in self._patterns[Origin.ACCESS])
-
-    def _is_idle_talk(self, line: Line) -> bool:
-        """Tell a record of vLLM's logger that is nothing to any rule, alone or with what follows."""
-        text = line.text
-        return (
-            line.place is not None
-            and line.level in _IDLE
-            and bool(text.strip())
-            and is_idle_talk(text)
-            and TABLE not in text
-            and separator(text) is None
-            and frame(text) is None
-            and exception_name(text.strip(), in_traceback=False) is None
-            and not any(_may_hold(_wild(text), word) for word in self._words(line.level))
-        )
-
-    def _words(self, level: Level) -> tuple[str, ...]:
-        """Of each pattern for plain records of a level a text that what it matches must hold."""
-        found = self._by_level.get(level)
-        if found is None:
-            words = {
-                word
-                for pattern in self._log
-                if pattern.level.rank <= level.rank
-                for word in (
-                    [max(pattern.keywords, key=len)] if pattern.keywords else pattern.any_of
-                )
-            }
-            found = self._by_level[level] = tuple(sorted(words))
-        return found
-
-    def _asking(self, text: str) -> dict[str, Pattern]:
-        """The patterns that may match a window with these words."""
-        wild = _wild(text)
-        return {
-            number: pattern
-            for number, pattern in self._patterns[Origin.STATISTICS]
-            if _may_match(pattern, wild)
-        }
-
-    def _window(self, lines: list[bytes], read: list[_Read]) -> Window | None:
-        text = read[0].line.text
-        shift = _shift(lines, read)
-        if shift is None:
-            return None
-        running, generation = statistics.spans(text)
-        name = statistics.engine(text)
-        rules: list[tuple[Bound, ...]] = []
-        ids: list[str] = []
-        for number, pattern in self._asking(text).items():
-            bounds = _bounds(pattern, [one.line.text for one in read], shift)
-            if bounds is None:
-                return None
-            rules.append(bounds)
-            ids.append(number)
-        return Window(
-            running and shift(running),
-            generation and shift(generation),
-            shift((0, len(name))) if name else None,
-            tuple(rules),
-            tuple(ids),
-        )
-
-
-def _alike(raw: bytes, unwrapper: Unwrapper) -> tuple[list[bytes], list[_Read]]:
-    """The line and some of its shape, as they are and as they read; none when they read unlike."""
-    lines = [raw, *_varied(raw)]
-    read = [one for line in lines if (one := _read(line, unwrapper)) is not None]
-    if (
-        len(lines) == 1
-        or len(read) < len(lines)
-        or len({(one.line.origin, one.envelopes) for one in read}) > 1
-    ):
-        return lines, []
-    return lines, read
-
-
-def _shape(lines: list[bytes], read: list[_Read]) -> Shape | None:
-    line = read[0].line
-    places: dict[str, slice | None] = {}
-    for name in ("time", "container", "process", "pid", "rank", "place"):
-        values = [getattr(one.line, name) for one in read]
-        if name == "rank":
-            values = [one.line.key[4] for one in read]
-        found, places[name] = _place(lines, values)
-        if not found:
-            return None
-    said = {service(one.line.text) for one in read} if line.origin is Origin.ACCESS else {_NOTHING}
-    if len(said) > 1:
-        return None
-    is_service, is_answer = said.pop()
-    return Shape(
-        line.origin,
-        read[0].envelopes,
-        time=places["time"],
-        container=places["container"],
-        process=places["process"],
-        pid=places["pid"],
-        rank=places["rank"],
-        place=places["place"],
-        level=line.level,
-        owner=owner(line.key),
-        is_service=is_service,
-        is_answer=is_answer,
-    )
-
-
-def _moved(window: Window, move: Callable[[slice | None], slice | None]) -> Window:
-    return window._replace(
-        running=move(window.running),
-        generation=move(window.generation),
-        engine=move(window.engine),
-        rules=tuple(
-            tuple(
-                bound._replace(place=move(bound.place))
-                if isinstance(bound.place, slice)
-                else bound
-                for bound in bounds
-            )
-            for bounds in window.rules
-        ),
-    )
-
-
 def owner(key: Key) -> Owner:
     """A process as all of its shape are: every digit 0."""
     return tuple(None if part is None else str(part).translate(_ZEROES) for part in key[1:])
-
-
-_ZEROES = {ord(digit): "0" for digit in "123456789"}
-_WILD = {ord(digit): _ANY for digit in "0123456789"}
-
-
-def _wild(text: str) -> str:
-    return text.translate(_WILD)
-
-
-def _patterns(catalogue: Catalogue, origin: Origin) -> Iterator[tuple[str, Pattern]]:
-    for kind, rule in catalogue.rules.items():
-        for pattern in rule.pattern:
-            if pattern.origin in ("any", origin.value) and pattern.level.rank <= Level.ERROR.rank:
-                yield f"{kind}:{pattern.name}", pattern
-
-
-def _may_match(pattern: Pattern, text: str) -> bool:
-    return all(_may_hold(text, word) for word in pattern.keywords) and (
-        not pattern.any_of or any(_may_hold(text, word) for word in pattern.any_of)
-    )
-
-
-def _may_hold(text: str, word: str) -> bool:
-    wanted = _word(word)
-    return word in text if wanted is None else wanted.search(text) is not None
-
-
-@cache
-def _word(word: str) -> regex.Pattern[str] | None:
-    if not any(char.isdigit() for char in word):
-        return None
-    return regex.compile(
-        "".join(f"[{char}{_ANY}]" if char.isdigit() else regex.escape(char) for char in word)
-    )
-
-
-def _varied(raw: bytes) -> list[bytes]:
-    """Lines of the same shape with other digits, no two places with the same ones; none where there are too many.
-
-    The status of an answer stays.
-    """
-    status = _STATUS.search(raw)
-    kept = range(status.start(), status.end()) if status else range(0)
-    places = [place for place, byte in enumerate(raw) if 48 <= byte <= 57 and place not in kept]
-    if len(places) > 9**_MAX_PROBES:
-        return []
-    lines = []
-    step = 1
-    while step < max(len(places), 2):
-        out = bytearray(raw)
-        for number, place in enumerate(places):
-            out[place] = 49 + number // step % 9
-        lines.append(bytes(out))
-        step *= 9
-    return lines
-
-
-def _read(raw: bytes, unwrapper: Unwrapper) -> _Read | None:
-    reader = unwrapper.copy()
-    text = decoded(raw)
-    items = list(reader.feed(1, text))
-    if len(items) != 1 or reader.state != unwrapper.state:
-        return None
-    item = items[0]
-    lines = parse(
-        "", 1, item.text, raw=item.text if item.unwrapped else text,
-        time=item.time, level=item.level, container=item.container,
-    )  # fmt: skip
-    if len(lines) != 1:
-        return None
-    return _Read(lines[0], tuple(sorted(reader.counts.items())), raw.find(lines[0].text.encode()))
-
-
-def _place(lines: list[bytes], values: list[object]) -> tuple[bool, slice | None]:
-    """Where in all of the lines these values stand; False when they do not stand in one place."""
-    if all(value is None for value in values):
-        return True, None
-    texts = [str(value).encode() for value in values]
-    start = lines[0].find(texts[0])
-    while start >= 0:
-        place = slice(start, start + len(texts[0]))
-        if all(line[place] == text for line, text in zip(lines, texts, strict=True)):
-            return True, place
-        start = lines[0].find(texts[0], start + 1)
-    return False, None
-
-
-def _shift(lines: list[bytes], read: list[_Read]) -> Callable[[tuple[int, int]], slice] | None:
-    """How a place in the message becomes one in the physical line."""
-    base = read[0].base
-    if not all(
-        one.base == base and line[base:].startswith(one.line.text.encode("ascii", "replace"))
-        for line, one in zip(lines, read, strict=True)
-    ):
-        return None
-    return lambda span: slice(base + span[0], base + span[1])
-
-
-def _bounds(
-    pattern: Pattern, texts: list[str], shift: Callable[[tuple[int, int]], slice]
-) -> tuple[Bound, ...] | None:
-    """Of a rule for windows what its numbers must be; None when only reading a line tells."""
-    if pattern.when is not None or pattern.needs or not (pattern.at_least or pattern.at_most):
-        return None
-    found = [compiled(pattern.regex).search(text, timeout=TIMEOUT_S) for text in texts]
-    bounds = []
-    for name in {*pattern.at_least, *pattern.at_most}:
-        places = {one.span(name) if one and name in one.groupdict() else None for one in found}
-        place = places.pop()
-        if places:
-            return None
-        where: slice | float | None = None
-        if place is not None and place[0] >= 0:
-            where = shift(place)
-        elif name in pattern.facts:
-            where = float(pattern.facts[name])
-        elif name != statistics.PER_REQUEST:
-            return None
-        bounds.append(
-            Bound(where, pattern.at_least.get(name, -inf), pattern.at_most.get(name, inf))
-        )
-    return tuple(bounds)

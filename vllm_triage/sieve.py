@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 from vllm_triage.assembler import MAX_MESSAGE_LINES
 from vllm_triage.envelopes import Unwrapper
+from vllm_triage.learning import Learner
 from vllm_triage.lines import Key, Origin, Owner
 from vllm_triage.runs import Served
 from vllm_triage.shapes import (
     DIGITS,
     Known,
-    Learner,
     Record,
     Shape,
     State,
