@@ -166,6 +166,11 @@ _IN_MESSAGE = expression(r"\[(?:PG [^\]]{0,60})?Rank (\d+)\]")
 
 
 def _cut(text: str) -> _Cut | None:
+    if text[0] == "(":
+        end = text.find(") ", 0, _MAX_PREFIX) + 2
+        known = _known_process(text[:end]) if end > 1 else None
+        if known is not None:
+            return known._replace(rest=text[end:])
     for pattern in _BY_FIRST.get(text[:1], ()):
         found = pattern.match(text)
         if found is None:
@@ -202,6 +207,12 @@ def _process(found: regex.Match[str], text: str) -> _Cut | None:
         pid=int(pid) if pid else None,
         rank=int(number) if number else None,
     )
+
+
+@lru_cache(maxsize=4096)
+def _known_process(text: str) -> _Cut | None:
+    found = _PROCESS.fullmatch(text)
+    return None if found is None else _process(found, text)
 
 
 def usual_prefix(text: str) -> tuple[Prefix, int] | None:
