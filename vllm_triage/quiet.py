@@ -71,10 +71,7 @@ class Quiet:
         return None
 
     def may_await(self, part: Summary) -> bool:
-        """Whether one of the lines may have to be read; False is sure.
-
-        Of each sort of process the first access line and the first record must have been read.
-        """
+        """Whether one of the lines may have to be read; False is sure."""
         self._count()
         for key in self._speakers:
             name = owner(key)

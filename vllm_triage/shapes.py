@@ -78,6 +78,17 @@ class Shape(NamedTuple):
     level: Level | None = None
     window: Window | None = None
 
+    def engine(self, raw: bytes) -> tuple[bytes, ...]:
+        """What tells an engine's windows from another's, as it is printed."""
+        places = (
+            self.container,
+            self.process,
+            self.pid,
+            self.rank,
+            self.window and self.window.engine,
+        )
+        return tuple([raw[place] if place else b"" for place in places])
+
     def record(self, raw: bytes) -> Record:
         """What lines of one record have in common: level, time and code place."""
         return self.level, text_at(self.time, raw), text_at(self.place, raw)

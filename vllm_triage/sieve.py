@@ -30,6 +30,8 @@ _MAX_SHAPES = 16_384
 _OFTEN = 4
 _VERY_OFTEN = 6
 _MAX_LOUD = 2_048
+# Where in a stretch the processes that go on with something are looked for.
+_SOON = 64
 _MAX_SKELETONS = 1_024
 _MAX_LOUD_LINE = 512
 
@@ -140,22 +142,13 @@ class Stretch:
             for index in range(start, stop)
         )
 
-    def first_of_each(self) -> set[int]:
-        """Of each sort of process the first access line and the first record."""
-        left = {
-            (shape.owner, shape.origin)
-            for shape in self.shapes
-            if shape.origin in (Origin.ACCESS, Origin.LOG)
-        }
-        out = set()
-        for index in range(self.start, self.stop):
-            if not left:
-                break
-            shape = self.shape(index)
-            if (shape.owner, shape.origin) in left:
-                left.discard((shape.owner, shape.origin))
-                out.add(index)
-        return out
+    def first_answers(self, source: str) -> set[int]:
+        """The first access line of each process that prints one soon: it ends what was said before."""
+        out: dict[Key, int] = {}
+        for index in range(self.start, min(self.stop, self.start + _SOON)):
+            if self.shape(index).origin is Origin.ACCESS:
+                out.setdefault(self.key(source, index), index)
+        return set(out.values())
 
     def summary(self, source: str) -> Summary:
         """What the lines come to; there must be one at least."""
@@ -210,20 +203,29 @@ class Stretch:
         return None if index is None else text_at(self.shape(index).time, self.block.raw[index])
 
     def _engines(self, source: str) -> dict[tuple[object, ...], Engine]:
-        out: dict[tuple[object, ...], Engine] = {}
-        windows = self.block.windows
+        last: dict[tuple[bytes, ...], tuple[int, State]] = {}
+        idle: set[tuple[bytes, ...]] = set()
+        ids: dict[tuple[bytes, ...], set[tuple[str, ...]]] = {}
+        windows, raws = self.block.windows, self.block.raw
         for place in range(bisect_left(windows, (self.start,)), len(windows)):
             index, state = windows[place]
             if index >= self.stop:
                 break
-            shape, raw = self.shape(index), self.block.raw[index]
+            shape = self.shape(index)
             if shape.window is None:
                 continue
-            key = (*shape.key(source, raw), text_at(shape.window.engine, raw) or "")
-            before = out.pop(key, _NO_ENGINE)
-            is_idle = state is State.IDLE
-            out[key] = Engine(
-                not is_idle, before.was_idle or is_idle, before.ids.union(shape.window.ids)
+            name = shape.engine(raws[index])
+            last.pop(name, None)
+            last[name] = index, state
+            ids.setdefault(name, set()).add(shape.window.ids)
+            if state is State.IDLE:
+                idle.add(name)
+        out: dict[tuple[object, ...], Engine] = {}
+        for name, (index, state) in last.items():
+            shape, raw = self.shape(index), raws[index]
+            engine = shape.window and text_at(shape.window.engine, raw)
+            out[(*shape.key(source, raw), engine or "")] = Engine(
+                state is not State.IDLE, name in idle, frozenset().union(*ids[name])
             )
         return out
 
@@ -239,12 +241,17 @@ def sifted(sieve: "Sieve", data: bytes, source: str, *, reads_records: bool) -> 
     """
     block = Block.of(0, data)
     out: Sifted = []
+    may_be_open = True
     for piece in sieve.sift(block, 0, reads_records=reads_records):
         if not isinstance(piece, Stretch):
             out.append((piece, block.raw[piece]))
+            may_be_open = may_be_open or not sieve.is_window(block, piece)
             continue
         at = piece.start
-        for index in sorted(piece.first_of_each().union(piece.last_records(source))):
+        last = piece.last_records(source)
+        first = piece.first_answers(source) if may_be_open else set()
+        may_be_open = bool(last)
+        for index in sorted(first.union(last)):
             if index > at:
                 out.append(piece.part(at, index).summary(source))
             out.append((index, block.raw[index]))
@@ -252,9 +259,6 @@ def sifted(sieve: "Sieve", data: bytes, source: str, *, reads_records: bool) -> 
         if at < piece.stop:
             out.append(piece.part(at, piece.stop).summary(source))
     return len(block.raw), out
-
-
-_NO_ENGINE = Engine(is_busy=False, was_idle=False, ids=frozenset())
 
 
 class Sieve:
@@ -299,40 +303,52 @@ class Sieve:
         if at < len(block.raw):
             yield Stretch(block, at, len(block.raw), self._known)
 
+    def is_window(self, block: Block, index: int) -> bool:
+        """Tell a line of statistics, which ends no message and begins none."""
+        known = self._known.get(block.shapes[index])
+        return known is not None and known.origin is Origin.STATISTICS
+
     def _to_read(self, block: Block, start: int) -> list[int]:
         block.windows.clear()
         block.records.clear()
-        shapes, answers = block.shapes, self._answers
+        shapes, answers, loud, known = block.shapes, self._answers, self._loud, self._known
         odd = [index for index, shape in enumerate(shapes[start:], start) if shape not in answers]
-        loud = self._loud
-        return [
-            index for index in odd if shapes[index] in loud or not self._is_quiet(block, index)
-        ]
+        out = []
+        for index in odd:
+            shape = shapes[index]
+            if shape in loud:
+                out.append(index)
+            elif (found := known.get(shape)) is not None:
+                if not self._is_quiet(found, block, index):
+                    out.append(index)
+            elif not self._is_request(block, index):
+                self._study(shape, block.raw[index])
+                out.append(index)
+        return out
 
-    def _is_quiet(self, block: Block, index: int) -> bool:
-        mapped, raw = block.shapes[index], block.raw[index]
-        known = self._known.get(mapped)
-        if known is not None:
-            if known.origin is Origin.LOG:
-                if not self._reads_records:
-                    block.records.append(index)
-                return not self._reads_records
-            if known.origin is not Origin.STATISTICS:
-                return True
-            state = known.state(raw)
+    def _is_quiet(self, shape: Shape, block: Block, index: int) -> bool:
+        if shape.origin is Origin.STATISTICS:
+            state = shape.state(block.raw[index])
             if state is State.ASKED:
                 return False
             block.windows.append((index, state))
-            return True
+        elif shape.origin is Origin.LOG:
+            if self._reads_records:
+                return False
+            block.records.append(index)
+        return True
+
+    def _is_request(self, block: Block, index: int) -> bool:
+        mapped = block.shapes[index]
         for size in self._sizes:
             head = mapped[:size]
             if head in self._known:
+                raw = block.raw[index]
                 if b"%|" in raw or b"#012" in raw or b"\r" in raw.removesuffix(b"\r"):
                     # These may make several lines of one.
                     return False
                 block.shapes[index] = head
                 return True
-        self._study(mapped, raw)
         return False
 
     def _study(self, mapped: bytes, raw: bytes) -> None:
