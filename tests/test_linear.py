@@ -12,7 +12,7 @@ from vllm_triage.kinds import Kind
 from vllm_triage.matches import compiled
 
 # All of a pattern's hits are fed to it, not only the first, and what bounded repeats take too.
-DEEP = bool(os.environ.get("VLLM_TRIAGE_DEEP"))
+DEEP = bool(os.environ.get("TRIAGE_DEEP"))
 
 EXPRESSIONS = expressions()
 # The longest text that each is given, where that is so short that its square does not matter.

@@ -152,7 +152,7 @@ REQUESTS = ("Received request ", "Generated response ", "Added request ", "Reque
 _STATISTICS = expression(r"(?:Engine \d+: |\d+ Engines Aggregated: )?Avg prompt throughput: ")
 # vLLM's own prefix, or no more than the process: each of its parts ends with its one blank.
 _USUAL = expression(
-    r"(?:\([^()]{1,120}\) )*(?:(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? \[?[\w./<>+-]+:\d+\] )?"
+    r"(?:\([^()]{1,120}\) )*+(?:(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? \[?[\w./<>+-]+:\d+\] )?"
 )
 _MAX_PREFIX = 200
 _GLUED = expression(

@@ -110,7 +110,7 @@ class _Moment(NamedTuple):
 _Key = tuple[str, tuple[str, ...], Level, str | None, tuple[Frame, ...]]
 
 
-_ANY_DIGIT = expression(r"\{\d*,?\d*\}|(?<!\\)\[\^?0-9")
+_ANY_DIGIT = expression(r"\{\d*+,?+\d*+\}|(?<!\\)\[\^?0-9")
 _TELLS_DIGITS = expression(r"[0-9]|\(\?P=")
 
 
