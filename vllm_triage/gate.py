@@ -7,6 +7,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from vllm_triage.catalogue import Catalogue
 from vllm_triage.kinds import Level
+from vllm_triage.literals import Literals, literals
 from vllm_triage.rules import Pattern
 
 T = TypeVar("T")
@@ -15,6 +16,8 @@ _GRAM = 4
 _FEW = 64
 _ASCII_DIGITS = frozenset("0123456789")
 _PIECE = 65_536
+# After how many searches it is worth to start hyperscan.
+_WORTH_IT = 1_000
 _MIN_ANCHOR = 4
 # What servers print all day: a text that stands in it tells little.
 _ORDINARY = """
@@ -50,7 +53,8 @@ class Gate(Generic[T]):
 
     Each item hangs on its longest word, which is looked for first and once for all items
     that share it; one that has no word but `any_of` hangs on each of those. Words are found
-    by four of their characters, so that a text is searched once and not for each word.
+    by four of their characters, so that a text is searched once and not for each word; by
+    hyperscan, where it is installed and a log gives it enough to do.
     """
 
     def __init__(self, items: Iterable[tuple[tuple[str, ...], tuple[str, ...], T]]) -> None:
@@ -68,15 +72,20 @@ class Gate(Generic[T]):
         self._numbered = tuple(sorted(numbered))
         self._short: list[_Word[T]] = []
         self._by_gram: defaultdict[str, list[_Word[T]]] = defaultdict(list)
+        self._searches = 0
+        self._literals: Literals | None = None
+        self._all: list[_Word[T]] = []
         ordinary = _grams(_ORDINARY)
         for place, (word, entries) in enumerate(sorted(groups.items())):
+            item_word = _Word(place, word, entries)
+            self._all.append(item_word)
             if len(word) < _GRAM or len(groups) <= _FEW:
-                self._short.append(_Word(place, word, entries))
+                self._short.append(item_word)
                 continue
             middle = (len(word) - _GRAM) // 2
             grams = [word[start:][:_GRAM] for start in (0, middle, len(word) - _GRAM)]
             gram = min(grams, key=lambda one: (one in ordinary, len(self._by_gram.get(one, ()))))
-            self._by_gram[gram].append(_Word(place, word, entries))
+            self._by_gram[gram].append(item_word)
 
     def candidates(self, text: str) -> Iterator[T]:
         """Give the items that a text may match, each once."""
@@ -101,6 +110,9 @@ class Gate(Generic[T]):
 
     def _words(self, text: str) -> list[_Word[T]]:
         """The words that stand in a text."""
+        fast = self._fast_words(text) if self._by_gram else None
+        if fast is not None:
+            return fast
         found = [item for item in self._short if item.word in text]
         if not self._by_gram:
             return found
@@ -110,6 +122,20 @@ class Gate(Generic[T]):
         for gram in grams:
             found += [item for item in self._by_gram[gram] if item.word in text]
         return found
+
+    def _fast_words(self, text: str) -> list[_Word[T]] | None:
+        """The same, found by hyperscan; None where it is not there, or not worth its start yet."""
+        self._searches += 1
+        if self._searches == _WORTH_IT:
+            self._literals = literals([item.word for item in self._all])
+        if self._literals is None:
+            return None
+        try:
+            return [self._all[number] for number in self._literals.find(text)]
+        except Exception:  # noqa: BLE001
+            # The plain way goes on where an extension breaks.
+            self._literals = None
+            return None
 
 
 def _has_digit(text: str) -> bool:
