@@ -3,13 +3,12 @@
 import importlib.util
 import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 from tests import bench_scripts
 from tests.bench_measure import Command
-from vllm_triage import gate
-from vllm_triage.catalogue import Catalogue, load
+from vllm_triage.catalogue import load
+from vllm_triage.gate import anchors
 
 _FILTER = f"""\
 [Definition]
@@ -37,21 +36,6 @@ def keywords(folder: Path) -> Path:
     if not path.exists():
         path.write_text("".join(f"{word}\n" for word in anchors(load())), "utf-8")
     return path
-
-
-def anchors(catalogue: Catalogue) -> tuple[str, ...]:
-    """Few plain texts, one of which every line holds that a pattern matches."""
-    known: Callable[[Catalogue], tuple[str, ...]] | None = getattr(gate, "anchors", None)
-    if known is not None:
-        return known(catalogue)
-    found: set[str] = set()
-    for rule in catalogue.rules.values():
-        for pattern in rule.pattern:
-            if not pattern.keywords:
-                found.update(pattern.any_of)
-            elif found.isdisjoint(pattern.keywords):
-                found.add(max(pattern.keywords, key=len))
-    return tuple(sorted(found))
 
 
 def grep(log: Path, folder: Path) -> Command | None:
