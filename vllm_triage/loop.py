@@ -19,7 +19,7 @@ _LAST = 1_048_576
 _MAX_BEHIND = 8_388_608
 _MIN_SLICE = 4096
 # How long looking may keep a line that comes meanwhile.
-_TURN_S = 0.0005
+_TURN_S = 0.0008
 
 
 class Loop:
