@@ -2,7 +2,7 @@
 
 import pytest
 
-from vllm_triage.derived import needed_driver
+from vllm_triage.derived import derived, needed_driver
 from vllm_triage.run import Run
 
 
@@ -44,3 +44,13 @@ def test_the_driver_is_that_of_the_cuda_release_built_for(
         run.release.banner(version)
 
     assert needed_driver(run) == expected
+
+
+@pytest.mark.parametrize(
+    ("printed", "expected"),
+    [(75.0, "7.5"), (7.5, "7.5"), (70.0, "7.0"), (100.0, "10.0"), (12.0, "12.0"), (None, None)],
+)
+def test_a_compute_capability_is_written_with_its_point(
+    printed: float | None, expected: str | None
+) -> None:
+    assert derived({"capability": printed}, None).get("compute_capability") == expected

@@ -16,6 +16,7 @@ NAMES = (
     "visible_gpus", "engine", "device", "needed_driver", "model_folder", "named_model", "model_files", "download",
     "config_path", "network_interface", "signal_name", "pci_address", "module_package", "vllm_module", "shm_path", "flag_name",
     "refused_flag", "refused", "replacement", "replacement_why", "dropped_flag", "dropped_why", "flag_came_with",
+    "compute_capability",
 )  # fmt: skip
 
 _FOLDER = expression(r"(?:/|\.{1,2}/|~|[A-Za-z]:\\)")
@@ -28,6 +29,7 @@ _CHOICE = expression(r"[\w.+-]+")
 # torch 2.7.1+cu128, vLLM 0.8.5+cu121.
 _BUILT_FOR = expression(r"\+cu(\d\d)(\d)\b")
 _MAX_SIGNAL = 64
+_WITHOUT_POINT = 30
 _SIGNAL_STATUS = 128
 
 
@@ -45,6 +47,7 @@ def derived(known: Mapping[str, object], run: Run | None) -> dict[str, str]:
         "network_interface": run.interface if run is not None else None,
         "engine": engine(run),
         "signal_name": _signal(known),
+        "compute_capability": _capability(known.get("capability")),
     }
     gpus = visible_gpus(known, run)
     if gpus is not None:
@@ -142,6 +145,13 @@ def _signal(known: Mapping[str, object]) -> str | None:
             except ValueError:
                 continue
     return None
+
+
+def _capability(value: object) -> str | None:
+    """A GPU's compute capability as NVIDIA writes it: vLLM prints 7.5 as `75` and as `7.5`."""
+    if not isinstance(value, int | float):
+        return None
+    return f"{value / 10 if value >= _WITHOUT_POINT else value:.1f}"
 
 
 def _starting(text: object, *beginnings: str) -> str | None:
