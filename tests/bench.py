@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+from tests.anchors import anchors
 from tests.bench_rows import NAMES, Row, Setting, measure
 from vllm_triage.catalogue import load
-from vllm_triage.gate import anchors
 
 PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
 _BEGIN = "<!-- figures -->"

@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 from tests import bench_scripts
+from tests.anchors import anchors
 from tests.bench_measure import Command
 from vllm_triage.catalogue import load
-from vllm_triage.gate import anchors
 
 _FILTER = f"""\
 [Definition]

@@ -2,8 +2,8 @@
 
 import pytest
 
+from tests.anchors import anchors
 from vllm_triage.catalogue import Catalogue, load
-from vllm_triage.gate import anchors
 from vllm_triage.kinds import Level
 from vllm_triage.rules import Pattern
 

@@ -1,14 +1,10 @@
 """The plain-text gate: which patterns can match a text at all."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from heapq import heapify, heappop, heappush
+from collections.abc import Iterable, Iterator
 from typing import Generic, NamedTuple, TypeVar
 
-from vllm_triage.catalogue import Catalogue
-from vllm_triage.kinds import Level
 from vllm_triage.literals import Literals, literals
-from vllm_triage.rules import Pattern
 
 T = TypeVar("T")
 
@@ -18,9 +14,8 @@ _ASCII_DIGITS = frozenset("0123456789")
 _PIECE = 65_536
 # After how many searches it is worth to start hyperscan.
 _WORTH_IT = 1_000
-_MIN_ANCHOR = 4
 # What servers print all day: a text that stands in it tells little.
-_ORDINARY = """
+ORDINARY = """
 (APIServer pid=1) INFO:     10.0.0.1:40000 - "POST /v1/chat/completions HTTP/1.1" 200 OK
 (APIServer pid=1) INFO 01-01 00:00:00 [loggers.py:127] Engine 000: Avg prompt throughput: 10.0 tokens/s,
  Avg generation throughput: 10.0 tokens/s, Running: 1 reqs, Waiting: 0 reqs, GPU KV cache usage: 1.0%, Prefix cache hit rate: 0.0%
@@ -75,7 +70,7 @@ class Gate(Generic[T]):
         self._searches = 0
         self._literals: Literals | None = None
         self._all: list[_Word[T]] = []
-        ordinary = _grams(_ORDINARY)
+        ordinary = _grams(ORDINARY)
         for place, (word, entries) in enumerate(sorted(groups.items())):
             item_word = _Word(place, word, entries)
             self._all.append(item_word)
@@ -144,70 +139,3 @@ def _has_digit(text: str) -> bool:
 
 def _grams(text: str) -> set[str]:
     return {text[start : start + _GRAM] for start in range(len(text) - _GRAM + 1)}
-
-
-def anchors(catalogue: Catalogue, level: Level = Level.ERROR) -> tuple[str, ...]:
-    """Few plain texts, sorted: every log event of this level that a pattern matches holds one.
-
-    A line without level counts as an error. Each stands on one line, except where a terminal
-    has wrapped an exception's message. Greedy, so not the fewest there are; what healthy
-    servers print all day is avoided where a pattern has anything else.
-    """
-    units = [
-        unit
-        for rule in catalogue.rules.values()
-        for pattern in rule.pattern
-        if pattern.level.rank <= level.rank and pattern.origin not in ("access", "statistics")
-        for unit in _units(pattern)
-    ]
-    return tuple(sorted(_chosen(_covers(units))))
-
-
-def _units(pattern: Pattern) -> list[tuple[str, ...]]:
-    """Of each of these groups a matching event holds: all texts, or one group's at least.
-
-    A group of keywords stands alone; of alternatives each is a group of its own.
-    """
-    ways = [[pattern.keywords]] if pattern.keywords else []
-    ways += [[(word,) for word in words] for words in (pattern.any_of, pattern.exception) if words]
-    return min(ways, key=lambda way: (sum(min(map(_cost, unit)) for unit in way), len(way)))
-
-
-def _covers(units: list[tuple[str, ...]]) -> Mapping[str, set[int]]:
-    """Of each text that may become an anchor, the groups that imply it."""
-    words: defaultdict[str, set[int]] = defaultdict(set)
-    for number, unit in enumerate(units):
-        for word in unit:
-            words[word].add(number)
-    covers: dict[str, set[int]] = {word: set() for word in words}
-    for word in words:
-        covers.update({part: set() for part in word.split() if len(part) >= _MIN_ANCHOR})
-    for word, numbers in words.items():
-        for start in range(len(word)):
-            for end in range(start + 1, len(word) + 1):
-                found = covers.get(word[start:end])
-                if found is not None:
-                    found |= numbers
-    return covers
-
-
-def _chosen(covers: Mapping[str, set[int]]) -> list[str]:
-    """Take what covers most of the groups that are left, until none is."""
-    left = set().union(*covers.values())
-    chosen = []
-    queue = [(-len(found) / _cost(text), text) for text, found in covers.items()]
-    heapify(queue)
-    while left:
-        _, text = heappop(queue)
-        # What a text covers only shrinks: it is the best one if it still is with its true count.
-        score = -len(covers[text] & left) / _cost(text)
-        if queue and (score, text) > queue[0]:
-            heappush(queue, (score, text))
-            continue
-        chosen.append(text)
-        left -= covers[text]
-    return chosen
-
-
-def _cost(text: str) -> int:
-    return 20 if len(text) < _MIN_ANCHOR or text in _ORDINARY else 1
