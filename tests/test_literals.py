@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
 
 import pytest
@@ -39,6 +40,21 @@ def test_the_same_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [list(fast.candidates(text)) for text in texts()] == expected
     assert fast._literals is not None
     assert sum(map(bool, expected)) > 1000
+
+
+def test_threads_that_share_a_gate_all_find_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("hyperscan")
+    monkeypatch.setattr(gate_module, "_WORTH_IT", 1)
+    gate = Gate(ITEMS)
+    text = "\n".join(row.decode() for row in traffic(5, 300))
+    expected = list(gate.candidates(text))
+
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: list(gate.candidates(text)), range(400)))
+
+    assert expected
+    assert all(one == expected for one in found)
+    assert gate._literals is not None
 
 
 class _Broken:

@@ -1,6 +1,7 @@
 """Literals: many plain texts looked for at once by hyperscan, where the extra `fast` is installed."""
 
 from collections.abc import Sequence
+from threading import Lock
 from typing import Any
 
 
@@ -10,6 +11,8 @@ class Literals:
     def __init__(self, texts: Sequence[str]) -> None:
         import hyperscan
 
+        # Two searches of one database at once get in each other's way.
+        self._lock = Lock()
         self._database: Any = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
         self._database.compile(
             expressions=[text.encode() for text in texts],
@@ -26,7 +29,9 @@ class Literals:
         def note(number: int, *_: object) -> None:
             found.append(number)
 
-        self._database.scan(text.encode("utf-8", "surrogatepass"), match_event_handler=note)
+        data = text.encode("utf-8", "surrogatepass")
+        with self._lock:
+            self._database.scan(data, match_event_handler=note)
         return found
 
 
