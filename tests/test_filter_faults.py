@@ -635,14 +635,14 @@ def test_a_fault_of_ours_is_told_once_and_the_log_goes_on(monkeypatch: pytest.Mo
 def test_after_a_fault_of_ours_the_lines_that_came_with_the_bad_one_are_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    feed = Scanner.feed_numbered
+    read = Scanner._read
 
     def broken(self: Scanner, number: int, text: str) -> None:
         if "bad" in text:
             raise KeyError("oops")
-        feed(self, number, text)
+        read(self, number, text)
 
-    monkeypatch.setattr(Scanner, "feed_numbered", broken)
+    monkeypatch.setattr(Scanner, "_read", broken)
     warned: list[str] = []
     told: list[Update] = []
     stream = Filter(Protocol.LINES, warn=warned.append, tell=told.append)

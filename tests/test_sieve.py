@@ -253,9 +253,9 @@ def test_records_of_which_a_pattern_holds_the_words_are_read() -> None:
 class Counting(Scanner):
     calls = 0
 
-    def feed_numbered(self, number: int, text: str) -> None:
+    def _read(self, number: int, text: str) -> None:
         self.calls += 1
-        super().feed_numbered(number, text)
+        super()._read(number, text)
 
 
 def read(data: bytes) -> int:

@@ -8,10 +8,11 @@ import pytest
 
 from tests.traffic import FIXTURES, WRAPS, traffic
 from vllm_triage import split
+from vllm_triage.blocks import Blocks
 from vllm_triage.model import Report
 from vllm_triage.pipeline import triage_paths
-from vllm_triage.scanner import Scanner
-from vllm_triage.sieve import Sifted, Summary
+from vllm_triage.sieve import Sifted
+from vllm_triage.stretches import Summary
 
 pytestmark = pytest.mark.skipif(not split.can_split(), reason="processes cannot be forked here")
 
@@ -92,14 +93,14 @@ def test_a_process_that_dies_loses_nothing(
     path.write_bytes(b"".join(traffic(1, 2000)))
     one = triage_paths([path], jobs=1)
     me = os.getpid()
-    sift = Scanner.sift
+    sift = Blocks.sift
 
-    def deadly(self: Scanner, data: bytes) -> tuple[int, Sifted]:
+    def deadly(self: Blocks, data: bytes) -> tuple[int, Sifted]:
         if os.getpid() != me:
             os.kill(os.getpid(), signal.SIGKILL)
         return sift(self, data)
 
-    monkeypatch.setattr(Scanner, "sift", deadly)
+    monkeypatch.setattr(Blocks, "sift", deadly)
 
     assert triage_paths([path], jobs=3) == one
 
@@ -109,13 +110,13 @@ def test_the_others_do_their_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     path = tmp_path / "x.log"
     path.write_bytes(b"".join(traffic(1, 4000, crash=False)))
     taken: list[Sifted] = []
-    feed_sifted = Scanner.feed_sifted
+    feed_sifted = Blocks.feed_sifted
 
-    def noting(self: Scanner, first: int, found: Sifted, data: object) -> None:
+    def noting(self: Blocks, first: int, found: Sifted, data: object) -> None:
         taken.append(found)
         feed_sifted(self, first, found, data)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Scanner, "feed_sifted", noting)
+    monkeypatch.setattr(Blocks, "feed_sifted", noting)
     triage_paths([path], jobs=2)
 
     assert len(taken) > 10

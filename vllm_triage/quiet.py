@@ -9,7 +9,7 @@ from vllm_triage.matches import Matcher
 from vllm_triage.run import Run
 from vllm_triage.runs import Runs
 from vllm_triage.shapes import Record, owner
-from vllm_triage.sieve import Stretch, Summary
+from vllm_triage.stretches import Stretch, Summary
 
 _MANY = 256
 

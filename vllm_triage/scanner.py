@@ -1,11 +1,11 @@
 """The scanner: the road of the data, line by line."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from vllm_triage.arguments import Value
 from vllm_triage.assembler import Assembler
+from vllm_triage.blocks import Blocks
 from vllm_triage.catalogue import Catalogue, load
 from vllm_triage.collector import Collector
 from vllm_triage.envelopes import Text, Unwrapper
@@ -16,15 +16,15 @@ from vllm_triage.kinds import Level, Severity
 from vllm_triage.learning import Learner
 from vllm_triage.lines import Origin, parse
 from vllm_triage.matches import Matcher, Unknown
-from vllm_triage.model import Report, RunInfo, Source, Update
+from vllm_triage.model import Report, Source, Update
 from vllm_triage.paths import printable
 from vllm_triage.phases import phase_of
 from vllm_triage.quiet import Quiet
 from vllm_triage.redact import redact as redact_secrets
 from vllm_triage.run import Run
+from vllm_triage.run_infos import run_infos
 from vllm_triage.runs import Runs
-from vllm_triage.sieve import Block, Sieve, Sifted, Stretch, Summary, sifted
-from vllm_triage.sources import BLANK, decoded
+from vllm_triage.sieve import Sieve
 from vllm_triage.updates import Teller
 from vllm_triage.versions import __version__
 
@@ -114,10 +114,13 @@ class Scanner:
         self._bytes = 0
         self._unwrapper = Unwrapper(self._message_keys)
         self._assembler = Assembler()
-        self._sieve = Sieve(self._learner, self._unwrapper)
-        self._quiet = Quiet(name, self._unwrapper, self._assembler, self._matcher, self._runs)
-        self._after_blank = False
         self._express = Express(name, self._unwrapper, self._assembler, self._runs)
+        self._quiet = Quiet(name, self._unwrapper, self._assembler, self._matcher, self._runs)
+        sieve = Sieve(self._learner, self._unwrapper)
+        self._blocks = Blocks(
+            name, self._unwrapper, sieve, self._quiet, self._express,
+            read=self._read, passed=self._pass,
+        )  # fmt: skip
 
     @property
     def name(self) -> str:
@@ -165,10 +168,8 @@ class Scanner:
     def feed_numbered(self, number: int, text: str) -> None:
         """Take the physical line with this 1-based number."""
         self._number = number
-        if text.isascii() and self._express.take(number, text.encode("ascii")):
-            return
-        for item in self._unwrapper.feed(number, text):
-            self._text(item.number, item.text, text if not item.unwrapped else item.text, item)
+        if not (text.isascii() and self._express.take(number, text.encode("ascii"))):
+            self._read(number, text)
 
     def feed_lines(self, data: bytes) -> Iterator[Update]:
         """Take whole lines as they came, without the last line end; what `feed` gives, faster."""
@@ -181,103 +182,29 @@ class Scanner:
 
         Of blank lines in a row only the first is read, as a run of them says no more.
         """
-        block = Block.of(first, data)
-        at, end = 0, len(block.raw)
-        while at < end:
-            state = self._unwrapper.state
-            if state is None:
-                self._physical(first + at, block.raw[at])
-                at += 1
-                continue
-            reads_records = self._quiet.reads_records
-            for piece in self._sieve.sift(block, at, reads_records=reads_records):
-                if isinstance(piece, Stretch):
-                    self._skip(piece)
-                    at = piece.stop
-                    continue
-                at = piece + 1
-                if self._is_express(first + piece, block.raw[piece]):
-                    continue
-                self._physical(first + piece, block.raw[piece])
-                if self._unwrapper.state != state or self._quiet.reads_records != reads_records:
-                    break
-
-    def sift(self, data: bytes) -> tuple[int, Sifted]:
-        """Tell which lines of a text far ahead must be read; it may run in another process."""
-        return sifted(self._sieve, data, self._name, reads_records=self._quiet.reads_records)
+        self._blocks.feed(first, data)
 
     @property
-    def learnt(self) -> object:
-        """What `sift` depends on; None while nothing can be told ahead."""
-        state = self._unwrapper.state
-        return None if state is None else (state, self._quiet.reads_records)
+    def blocks(self) -> Blocks:
+        """The road of many lines at once."""
+        return self._blocks
 
-    def feed_sifted(self, first: int, found: Sifted, data: Callable[[], bytes]) -> None:
-        """Take what `sift` told of lines of which the first has this number; the same as `feed_block`."""
-        learnt = self.learnt
-        for piece in found:
-            if isinstance(piece, Summary):
-                if self._quiet.may_await(piece):
-                    lines = data().split(b"\n")[piece.start : piece.stop]
-                    self.feed_block(first + piece.start, b"\n".join(lines))
-                else:
-                    self._take(first, piece)
-                continue
-            index, raw = piece
-            if self._is_express(first + index, raw):
-                continue
-            self._physical(first + index, raw)
-            if self.learnt != learnt:
-                rest = data().split(b"\n")[index + 1 :]
-                if rest:
-                    self.feed_block(first + index + 1, b"\n".join(rest))
-                return
-
-    def _is_express(self, number: int, raw: bytes) -> bool:
-        if not self._express.take(number, raw):
-            return False
+    def _read(self, number: int, text: str) -> None:
         self._number = number
-        self._after_blank = False
-        return True
+        for item in self._unwrapper.feed(number, text):
+            self._text(item.number, item.text, text if not item.unwrapped else item.text, item)
 
-    def _physical(self, number: int, raw: bytes) -> None:
-        if raw in BLANK:
-            if self._after_blank:
-                self._number = number
-                return
-            self._after_blank = True
-        else:
-            self._after_blank = False
-        self.feed_numbered(number, decoded(raw))
+    def _pass(self, number: int, answered: Iterable[Run]) -> None:
+        """Note that all lines up to this one have been taken, and which runs answered requests in them."""
+        self._number = number
+        for run in answered:
+            self._go_on(run)
 
-    def _skip(self, part: Stretch) -> None:
-        """Take lines that show nothing but a server serving."""
-        at = part.start
-        for index in part.last_records(self._name):
-            self._pass(part.part(at, index))
-            self._physical(part.block.first + index, part.block.raw[index])
-            at = index + 1
-        self._pass(part.part(at, part.stop))
-
-    def _pass(self, part: Stretch) -> None:
-        while (index := self._quiet.awaited(part)) is not None:
-            self._serve(part.part(part.start, index))
-            self._physical(part.block.first + index, part.block.raw[index])
-            part = part.part(index + 1, part.stop)
-        self._serve(part)
-
-    def _serve(self, part: Stretch) -> None:
-        if len(part):
-            self._take(part.block.first, part.summary(self._name))
-
-    def _take(self, first: int, part: Summary) -> None:
-        self._after_blank = False
-        self._number = first + part.stop - 1
-        for run in self._quiet.serve(first, part):
-            if run.index in self._fatal:
-                # It went on: what was told as fatal was not.
-                self._fatal.discard(run.index)
-                self._collector.changes += 1
+    def _go_on(self, run: Run) -> None:
+        """A run went on: what was told of it as fatal was not."""
+        if run.index in self._fatal:
+            self._fatal.discard(run.index)
+            self._collector.changes += 1
 
     def _text(self, number: int, text: str, raw: str, item: Text) -> None:
         for line in parse(
@@ -304,10 +231,8 @@ class Scanner:
                 self.forget(run)
             elif self._has_context and run.lines == 1:
                 self._end_context()
-            if run.index in self._fatal and number in (run.last_answer, run.last_ready):
-                # It went on: what was told as fatal was not.
-                self._fatal.discard(run.index)
-                self._collector.changes += 1
+            if number in (run.last_answer, run.last_ready):
+                self._go_on(run)
 
     def _event(self, event: Event) -> None:
         run = self._runs.of(event.first)
@@ -384,7 +309,7 @@ class Scanner:
         return Report(
             tool_version=__version__,
             sources=tuple(self.sources),
-            runs=_runs(self._runs.all, self._redact),
+            runs=run_infos(self._runs.all, self._redact),
             root_cause=root,
             incidents=incidents,
         )
@@ -412,48 +337,3 @@ class Scanner:
             )
         )
         return is_complete
-
-
-def _redacted(name: str, value: Value, redact: Callable[[str], str]) -> Value:
-    if isinstance(value, str):
-        return redact(f"{name}={value}").partition("=")[2]
-    if isinstance(value, list):
-        return [redact(f"{name}={one}").partition("=")[2] for one in value]
-    return value
-
-
-def _runs(found: Sequence[Run], redact: Callable[[str], str]) -> tuple[RunInfo, ...]:
-    """The runs that say something of themselves; a restart with the same arguments is counted."""
-    out: list[RunInfo] = []
-    for run in found:
-        if not (
-            run.has_banner
-            or run.version
-            or run.model
-            or run.was_serving
-            or run.nccl_version
-            or run.memory.weights_bytes
-        ):
-            continue
-        info = run.info()
-        info = info.model_copy(
-            update={
-                "arguments": {
-                    name: _redacted(name, value, redact) for name, value in info.arguments.items()
-                }
-            }
-        )
-        last = out[-1] if out else None
-        if last is not None and (last.source, last.arguments, last.model, last.vllm_version) == (
-            info.source, info.arguments, info.model, info.vllm_version,
-        ):  # fmt: skip
-            out[-1] = last.model_copy(
-                update={
-                    "restarts": last.restarts + 1,
-                    "last_seen": info.last_seen,
-                    "phase": info.phase,
-                }
-            )
-            continue
-        out.append(info)
-    return tuple(out)

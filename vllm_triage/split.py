@@ -75,7 +75,7 @@ class SplitFile:
             spans = list(self._spans(self.bytes, size))
             if not spans:
                 break
-            if self._scanner.learnt is not None:
+            if self._scanner.blocks.learnt is not None:
                 is_helped = self._together(spans)
         self._to_the_end()
 
@@ -128,11 +128,11 @@ class SplitFile:
         data = self._data(span)
         if len(data) > MAX_LINE and max(map(len, data.split(b"\n"))) > MAX_LINE:
             return None
-        return self._scanner.sift(data)
+        return self._scanner.blocks.sift(data)
 
     def _together(self, spans: list[Span]) -> bool:
         """Read spans with help, as long as what is told ahead holds; False when help has failed."""
-        learnt = self._scanner.learnt
+        learnt = self._scanner.blocks.learnt
         told: dict[int, _Told] = {}
         with _crew(self, spans, self._jobs - 1) as crew:
             for number, span in enumerate(spans):
@@ -150,7 +150,7 @@ class SplitFile:
                     else:
                         told[number] = self._sift(span)
                 self._take(span, told.pop(number))
-                if self._scanner.learnt != learnt:
+                if self._scanner.blocks.learnt != learnt:
                     break
         return True
 
@@ -159,7 +159,7 @@ class SplitFile:
             self._alone(span)
             return
         lines, found = told
-        self._scanner.feed_sifted(self.lines + 1, found, lambda: self._data(span))
+        self._scanner.blocks.feed_sifted(self.lines + 1, found, lambda: self._data(span))
         self.lines += lines
         self._is_at(span.stop)
 

@@ -1,0 +1,208 @@
+"""Stretches: lines in a row that show nothing but a server serving, and what they come to together."""
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from vllm_triage.assembler import MAX_MESSAGE_LINES
+from vllm_triage.lines import Key, Origin, Owner
+from vllm_triage.runs import Served
+from vllm_triage.shapes import DIGITS, Record, Shape, State, owner, text_at
+
+# Where in a stretch the processes that go on with something are looked for.
+_SOON = 64
+
+
+@dataclass(slots=True)
+class Block:
+    """Lines in a row; the first has the number `first`."""
+
+    first: int
+    raw: list[bytes]
+    shapes: list[bytes]
+    windows: list[tuple[int, State]] = field(default_factory=list)
+    """The lines of statistics that are nothing to any rule, by their indices."""
+    records: list[int] = field(default_factory=list)
+    """The indices of logged records that are nothing to any rule."""
+
+    @classmethod
+    def of(cls, first: int, data: bytes) -> "Block":
+        """The lines of a text without its last line end."""
+        return cls(first, data.split(b"\n"), data.translate(DIGITS).split(b"\n"))
+
+
+class Engine(NamedTuple):
+    """What the windows of one engine in a stretch come to."""
+
+    is_busy: bool
+    """Whether there were requests in the last."""
+    was_idle: bool
+    """Whether there were none in one of them."""
+    ids: frozenset[str]
+    """The patterns whose row of windows they end."""
+
+
+class Summary(NamedTuple):
+    """What a stretch comes to. Lines are counted from 0, the first of the block."""
+
+    start: int
+    stop: int
+    envelopes: tuple[tuple[str, int], ...]
+    """How many of the lines came in which envelope."""
+    served: tuple[tuple[str | None, Served], ...]
+    """By container what they show."""
+    engines: tuple[tuple[tuple[object, ...], Engine], ...]
+    """By process and engine what its windows come to."""
+    answering: frozenset[Owner]
+    """Who printed access lines."""
+    recording: frozenset[Owner]
+    """Who logged records that say nothing."""
+
+
+class Stretch:
+    """Lines `start` to `stop` of a block, which show nothing but a server serving."""
+
+    def __init__(self, block: Block, start: int, stop: int, known: dict[bytes, Shape]) -> None:
+        self.block, self.start, self.stop = block, start, stop
+        self._known = known
+        self.shapes = [known[shape] for shape in set(block.shapes[start:stop])]
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+    @property
+    def answers(self) -> list[Shape]:
+        """The shapes of its access lines."""
+        return [shape for shape in self.shapes if shape.origin is Origin.ACCESS]
+
+    def shape(self, index: int) -> Shape:
+        """The shape of a line."""
+        return self._known[self.block.shapes[index]]
+
+    def part(self, start: int, stop: int) -> "Stretch":
+        """Some of the lines."""
+        return Stretch(self.block, start, stop, self._known)
+
+    def key(self, source: str, index: int) -> Key:
+        """The process that printed a line."""
+        return self.shape(index).key(source, self.block.raw[index])
+
+    def last_records(self, source: str) -> list[int]:
+        """The lines of each process's last record, where nothing has ended it.
+
+        What is logged next may belong to it.
+        """
+        records = self.block.records
+        first, end = bisect_left(records, self.start), bisect_left(records, self.stop)
+        out: list[int] = []
+        after: dict[Key, tuple[int, int, Record | None]] = {}
+        for place in range(end - 1, first - 1, -1):
+            index = records[place]
+            key = self.key(source, index)
+            record = self.shape(index).record(self.block.raw[index])
+            stop, count, before = after.get(key, (self.stop, 0, record))
+            is_part = (
+                record == before
+                and count < MAX_MESSAGE_LINES
+                and not self._has_answer(source, key, index + 1, stop)
+            )
+            after[key] = (index, count + 1, record if is_part else None)
+            if is_part:
+                out.append(index)
+        return out[::-1]
+
+    def _has_answer(self, source: str, key: Key, start: int, stop: int) -> bool:
+        """Whether an access line of a process stands between two others."""
+        name = owner(key)
+        return any(shape.owner == name for shape in self.answers) and any(
+            self.shape(index).origin is Origin.ACCESS and self.key(source, index) == key
+            for index in range(start, stop)
+        )
+
+    def first_answers(self, source: str) -> set[int]:
+        """The first access line of each process that prints one soon: it ends what was said before."""
+        out: dict[Key, int] = {}
+        for index in range(self.start, min(self.stop, self.start + _SOON)):
+            if self.shape(index).origin is Origin.ACCESS:
+                out.setdefault(self.key(source, index), index)
+        return set(out.values())
+
+    def summary(self, source: str) -> Summary:
+        """What the lines come to; there must be one at least."""
+        return Summary(
+            self.start,
+            self.stop,
+            tuple(self._envelopes()),
+            tuple(self._served_by()),
+            tuple(self._engines(source).items()),
+            frozenset(shape.owner for shape in self.answers),
+            frozenset(shape.owner for shape in self.shapes if shape.origin is Origin.LOG),
+        )
+
+    def _envelopes(self) -> Iterator[tuple[str, int]]:
+        if len({shape.envelopes for shape in self.shapes}) == 1:
+            for name, count in self.shapes[0].envelopes:
+                yield name, count * len(self)
+            return
+        for index in range(self.start, self.stop):
+            yield from self.shape(index).envelopes
+
+    def _served_by(self) -> Iterator[tuple[str | None, Served]]:
+        if all(shape.container is None for shape in self.shapes):
+            yield None, self._served(range(self.start, self.stop))
+            return
+        indices: dict[str | None, list[int]] = {}
+        for index in range(self.start, self.stop):
+            container = text_at(self.shape(index).container, self.block.raw[index])
+            indices.setdefault(container, []).append(index)
+        for container, found in indices.items():
+            yield container, self._served(found)
+
+    def _served(self, indices: range | list[int]) -> Served:
+        return Served(
+            first=indices[0],
+            lines=len(indices),
+            first_time=self._time(indices),
+            last_time=self._time(indices[::-1]),
+            last_answer=self._first(indices[::-1], "is_answer"),
+            is_service=self._first(indices, "is_service") is not None,
+            is_engine=self._first(indices, "is_engine") is not None,
+        )
+
+    def _first(self, indices: range | list[int], name: str) -> int | None:
+        """The first of these lines whose shape has something; None when none has it."""
+        if not any(getattr(shape, name) for shape in self.shapes):
+            return None
+        return next((index for index in indices if getattr(self.shape(index), name)), None)
+
+    def _time(self, indices: range | list[int]) -> str | None:
+        index = self._first(indices, "time")
+        return None if index is None else text_at(self.shape(index).time, self.block.raw[index])
+
+    def _engines(self, source: str) -> dict[tuple[object, ...], Engine]:
+        last: dict[tuple[bytes, ...], tuple[int, State]] = {}
+        idle: set[tuple[bytes, ...]] = set()
+        ids: dict[tuple[bytes, ...], set[tuple[str, ...]]] = {}
+        windows, raws = self.block.windows, self.block.raw
+        for place in range(bisect_left(windows, (self.start,)), len(windows)):
+            index, state = windows[place]
+            if index >= self.stop:
+                break
+            shape = self.shape(index)
+            if shape.window is None:
+                continue
+            name = shape.engine(raws[index])
+            last.pop(name, None)
+            last[name] = index, state
+            ids.setdefault(name, set()).add(shape.window.ids)
+            if state is State.IDLE:
+                idle.add(name)
+        out: dict[tuple[object, ...], Engine] = {}
+        for name, (index, state) in last.items():
+            shape, raw = self.shape(index), raws[index]
+            engine = shape.window and text_at(shape.window.engine, raw)
+            out[(*shape.key(source, raw), engine or "")] = Engine(
+                state is not State.IDLE, name in idle, frozenset().union(*ids[name])
+            )
+        return out
