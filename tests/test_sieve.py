@@ -208,6 +208,7 @@ TRACEBACK = [
         [*(logged(row, level="ERROR") for row in TRACEBACK), NOTE, logged("torch.OutOfMemoryError: CUDA out of memory.", level="ERROR")],
         [logged(TRACEBACK[0], level="ERROR"), logged(TRACEBACK[1].strip(), level="ERROR"), NOTE, logged("torch.OutOfMemoryError: CUDA out of memory.", level="ERROR"), OWN, NOTE],
         [logged(TRACEBACK[0], level="ERROR"), logged(TRACEBACK[1].strip(), level="ERROR"), NOTE, OWN, logged("raise it", level="ERROR"), logged("torch.OutOfMemoryError: CUDA out of memory.", level="ERROR")],
+[logged(TRACEBACK[0], level="ERROR"), logged(TRACEBACK[1].strip(), level="ERROR"), NOTE, OWN, logged('raise RuntimeError("CUDA error: an illegal memory access was encountered")', level="ERROR")],
         [NOTE, logged("a note", second=58), OWN, FAULT],
         [FAULT, NOTE, OWN, logged("more of it")],
         [NOTE, INFO, FAULT, INFO, OWN],

@@ -68,16 +68,6 @@ class Prefix(NamedTuple):
     is_uvicorn: bool = False
 
 
-class _Cut(NamedTuple):
-    rest: str
-    time: str | None = None
-    level: Level | None = None
-    process: str | None = None
-    pid: int | None = None
-    rank: int | None = None
-    place: str | None = None
-
-
 _LEVELS = {
     "D": Level.DEBUG,
     "T": Level.DEBUG,
@@ -165,32 +155,35 @@ _RANK_IN_NAME = expression(r"(?:_|^|Worker[-_])(?:TP)?(\d+)$")
 _IN_MESSAGE = expression(r"\[(?:PG [^\]]{0,60})?Rank (\d+)\]")
 
 
-def _cut(text: str) -> _Cut | None:
+def _cut(text: str) -> tuple[Prefix, str] | None:
+    """The first part of a prefix, and what follows it."""
     if text[0] == "(":
         end = text.find(") ", 0, _MAX_PREFIX) + 2
         known = _known_process(text[:end]) if end > 1 else None
         if known is not None:
-            return known._replace(rest=text[end:])
+            return known, text[end:]
     for pattern in _BY_FIRST.get(text[:1], ()):
         found = pattern.match(text)
         if found is None:
             continue
+        rest = text[found.end() :]
         if pattern is _PROCESS:
-            return _process(found, text)
+            process = _process(found)
+            return None if process is None else (process, rest)
         groups = found.groupdict()
         level = groups.get("level")
         rank = groups.get("rank")
-        return _Cut(
-            rest=text[found.end() :],
+        prefix = Prefix(
             time=groups.get("time"),
             level=_LEVELS.get(level[0]) if level else None,
             rank=int(rank) if rank else None,
             place=groups.get("place"),
         )
+        return prefix, rest
     return None
 
 
-def _process(found: regex.Match[str], text: str) -> _Cut | None:
+def _process(found: regex.Match[str]) -> Prefix | None:
     name, rank, part, pid = found.group("name", "rank", "part", "pid")
     if pid is None and name not in ("raylet", "autoscaler", "gcs_server"):
         return None
@@ -201,8 +194,7 @@ def _process(found: regex.Match[str], text: str) -> _Cut | None:
         number = inner[1] if inner and "Worker" in label else None
     if rank is not None and label:
         label = f"{label}_{rank}"
-    return _Cut(
-        rest=text[found.end() :],
+    return Prefix(
         process=label,
         pid=int(pid) if pid else None,
         rank=int(number) if number else None,
@@ -210,9 +202,9 @@ def _process(found: regex.Match[str], text: str) -> _Cut | None:
 
 
 @lru_cache(maxsize=4096)
-def _known_process(text: str) -> _Cut | None:
+def _known_process(text: str) -> Prefix | None:
     found = _PROCESS.fullmatch(text)
-    return None if found is None else _process(found, text)
+    return None if found is None else _process(found)
 
 
 def usual_prefix(text: str) -> tuple[Prefix, int] | None:
@@ -247,11 +239,11 @@ def _prefix(text: str) -> tuple[Prefix, str]:
     for _ in range(8):
         if not rest or rest[0] not in _BY_FIRST:
             break
-        cut = _cut(rest)
-        if cut is None:
+        found = _cut(rest)
+        if found is None:
             break
+        cut, rest = found
         uvicorn = cut.level is not None and cut.place is None and cut.time is None
-        rest = cut.rest
         time = cut.time or time
         level = cut.level or level
         # Stacked prefixes come outermost first: the innermost names the process that printed.
