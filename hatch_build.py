@@ -46,7 +46,8 @@ def _regexes(patterns: Path) -> Iterator[tuple[str | bytes, int]]:
 
     for path in patterns.glob("*/*.toml"):
         for pattern in tomllib.loads(path.read_text("utf-8")).get("pattern", ()):
-            yield pattern["regex"], int(regex.MULTILINE)
+            if "regex" in pattern:
+                yield pattern["regex"], int(regex.MULTILINE)
     from vllm_triage.expressions import every
 
     yield from every()

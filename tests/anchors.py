@@ -22,7 +22,7 @@ def anchors(catalogue: Catalogue, level: Level = Level.ERROR) -> tuple[str, ...]
     units = [
         unit
         for rule in catalogue.rules.values()
-        for pattern in rule.pattern
+        for pattern in rule.worded
         if pattern.level.rank <= level.rank and pattern.origin not in ("access", "statistics")
         for unit in _units(pattern)
     ]

@@ -24,8 +24,10 @@ class Fixture(NamedTuple):
 
 
 def fixtures() -> Iterator[Fixture]:
-    """Every `NAME.log` under `fixtures/` with its `NAME.toml`."""
+    """Every `NAME.log` under `fixtures/` with its `NAME.toml`, but for what lies beside logs."""
     for path in sorted(FIXTURES.rglob("*.log")):
+        if "artefacts" in path.parts:
+            continue
         label = tomllib.loads(path.with_suffix(".toml").read_text("utf-8"))
         yield Fixture(
             log=path,

@@ -26,7 +26,7 @@ def test_every_pattern_of_a_level_implies_an_anchor(level: Level) -> None:
     patterns = [
         pattern
         for rule in CATALOGUE.rules.values()
-        for pattern in rule.pattern
+        for pattern in rule.worded
         if pattern.level.rank <= level.rank and pattern.origin not in ("access", "statistics")
     ]
 
@@ -35,7 +35,7 @@ def test_every_pattern_of_a_level_implies_an_anchor(level: Level) -> None:
 
 def test_missing_anchors_are_noticed() -> None:
     found = anchors(CATALOGUE)
-    patterns = [pattern for rule in CATALOGUE.rules.values() for pattern in rule.pattern]
+    patterns = [pattern for rule in CATALOGUE.rules.values() for pattern in rule.worded]
 
     assert not all(implies_an_anchor(one, found[::2]) for one in patterns)
 

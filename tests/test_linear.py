@@ -70,7 +70,7 @@ def test_a_linear_regex_is_not_blamed(text: str) -> None:
 
 @pytest.mark.parametrize("kind", list(Kind))
 def test_a_pattern_is_linear(kind: Kind, catalogue: Catalogue) -> None:
-    for pattern in catalogue.rules[kind].pattern:
+    for pattern in catalogue.rules[kind].worded:
         seeds = (*pattern.hits[: None if DEEP else 1], *pattern.keywords, *pattern.any_of)
         miss = worst(
             searching(compiled(pattern.regex)), near_misses(pattern.regex, seeds, deep=DEEP)

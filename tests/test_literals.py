@@ -15,7 +15,7 @@ from vllm_triage.gate import Gate
 ITEMS = [
     (pattern.keywords, pattern.any_of, f"{kind}:{pattern.name}")
     for kind, rule in load().rules.items()
-    for pattern in rule.pattern
+    for pattern in rule.worded
 ]
 
 

@@ -47,7 +47,7 @@ CONDITIONS = {
 def test_the_gate_shuts_no_alternative_of_a_regex_out(catalogue: Catalogue) -> None:
     shut = []
     for kind, rule in catalogue.rules.items():
-        for pattern in rule.pattern:
+        for pattern in rule.worded:
             name = f"{kind}:{pattern.name}"
             try:
                 ways = literals(pattern.regex)

@@ -32,7 +32,7 @@ def test_each_built_in_regex_is_what_compiling_gives(
     use: Path, catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rules = catalogue.rules.values()
-    texts = [(one.regex, int(regex.MULTILINE)) for rule in rules for one in rule.pattern]
+    texts = [(one.regex, int(regex.MULTILINE)) for rule in rules for one in rule.worded]
     wanted: list[tuple[Any, int]] = [*texts, *every()]
     fresh = [regex.compile(text, flags) for text, flags in wanted]
     write(use, wanted)

@@ -13,7 +13,7 @@ from vllm_triage.kinds import Kind
 from vllm_triage.matches import compiled, is_blind
 
 CATALOGUE = load()
-PATTERNS = [pattern for rule in CATALOGUE.rules.values() for pattern in rule.pattern]
+PATTERNS = [pattern for rule in CATALOGUE.rules.values() for pattern in rule.worded]
 OTHER_DIGITS = str.maketrans("0123456789", "3572946018")
 LOGS = [one for one in fixtures() if one.log.stat().st_size < 60_000]
 FRAMES = [

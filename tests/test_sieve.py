@@ -125,7 +125,7 @@ HEAD = "(APIServer pid=1) {} 01-02 03:04:05 [x.py:7] "
 PATTERNS = [
     pytest.param(pattern, id=f"{kind}:{pattern.name}")
     for kind, rule in load().rules.items()
-    for pattern in rule.pattern
+    for pattern in rule.worded
 ]
 
 

@@ -156,6 +156,8 @@ def _compile(where: Path, rule: Rule | Extension) -> None:
     import regex
 
     for pattern in rule.pattern:
+        if pattern.artefact is not None:
+            continue
         try:
             regex.compile(pattern.regex, regex.MULTILINE)
         except regex.error as error:

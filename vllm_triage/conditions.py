@@ -12,6 +12,8 @@ from vllm_triage.run import Run
 
 def accepts(pattern: Pattern, level: Level, origin: Origin) -> bool:
     """Tell whether a pattern looks at lines of this level and sort at all."""
+    if pattern.artefact is not None:
+        return False
     wanted = "log" if pattern.origin == "kernel" else pattern.origin
     return pattern.level.rank <= level.rank and wanted in ("any", origin.value)
 
@@ -62,4 +64,14 @@ def in_bounds(pattern: Pattern, fields: dict[str, str | float | None]) -> bool:
                 return False
             if (number < bound) if is_least else (number > bound):
                 return False
-    return True
+    return all(str(fields.get(name)) in allowed for name, allowed in pattern.equals.items())
+
+
+def in_words(pattern: Pattern) -> str:
+    """What a pattern asks of an artefact's values, for people."""
+    asked = [
+        *(f"{name} >= {bound:g}" for name, bound in pattern.at_least.items()),
+        *(f"{name} <= {bound:g}" for name, bound in pattern.at_most.items()),
+        *(f"{name} is {' or '.join(allowed)}" for name, allowed in pattern.equals.items()),
+    ]
+    return f"{pattern.artefact}: {', '.join(asked)}"

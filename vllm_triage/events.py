@@ -25,6 +25,8 @@ class Event(NamedTuple):
     link: str | None = None
     observed: tuple[tuple[str, float], ...] = ()
     restored: bool = False
+    table: tuple[tuple[str, ...], ...] = ()
+    """What an artefact's values are beside each other; the first row holds the headings."""
     unwrapped: str | None = None
     """The text with its line ends, where `text` has blanks in their place."""
 

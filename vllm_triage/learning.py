@@ -83,7 +83,7 @@ class Learner:
         self._log = tuple(
             pattern
             for rule in catalogue.rules.values()
-            for pattern in rule.pattern
+            for pattern in rule.worded
             if accepts(pattern, Level.ERROR, Origin.LOG)
             and not (pattern.exception or pattern.frames or pattern.raised_in)
         )
@@ -280,7 +280,7 @@ def _wild(text: str) -> str:
 
 def _patterns(catalogue: Catalogue, origin: Origin) -> Iterator[tuple[str, Pattern]]:
     for kind, rule in catalogue.rules.items():
-        for pattern in rule.pattern:
+        for pattern in rule.worded:
             if pattern.origin in ("any", origin.value) and pattern.level.rank <= Level.ERROR.rank:
                 yield f"{kind}:{pattern.name}", pattern
 

@@ -17,6 +17,7 @@ class Origin(StrEnum):
     ACCESS = "access"
     STATISTICS = "statistics"
     REQUEST = "request"
+    ARTEFACT = "artefact"
 
 
 Key = tuple[str, str | None, str | None, int | None, int | None]

@@ -152,7 +152,7 @@ class Matcher:
         every = [
             Recogniser(kind, rule, pattern)
             for kind, rule in self.catalogue.rules.items()
-            for pattern in rule.pattern
+            for pattern in rule.worded
         ]
         return {
             origin: Gate(

@@ -3,8 +3,10 @@
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 
+from vllm_triage.artefacts.formats import format_of
 from vllm_triage.catalogue import load
 from vllm_triage.errors import SourceError
+from vllm_triage.evidence import Evidence
 from vllm_triage.model import Report, Source
 from vllm_triage.paths import expand, is_large, is_name, printable
 from vllm_triage.scanner import Input, Progress, Scanner
@@ -60,6 +62,7 @@ def triage_paths(
     catalogue = load(rules)
     expanded = expand(names)
     scanner = Scanner(redact=redact, catalogue=catalogue)
+    evidence = Evidence(catalogue)
     problems = list(expanded.problems)
     done = 0
     for path in expanded.paths:
@@ -73,6 +76,11 @@ def triage_paths(
                 raise
             interrupted()
             break
+        form = format_of(reader.head)
+        if form is not None:
+            scanner.sources.append(evidence.read(reader, form))
+            done += reader.bytes
+            continue
         source = _split(reader, path, jobs)
         is_complete = scanner.read(
             source, _shifted(progress, done), can_stop=interrupted is not None
@@ -87,6 +95,7 @@ def triage_paths(
         )
     for text in problems:
         scanner.sources.append(Source(name=text.partition(": ")[0], problem=text))
+    scanner.judge(evidence)
     return scanner.report(apply_steps=apply_steps)
 
 

@@ -133,6 +133,10 @@ class Release:
         """The tag of the image that a shown command starts."""
         self._state(version.partition("-")[0], "image")
 
+    def package(self, version: str) -> None:
+        """The release that is installed, as a listing of packages or a server's answer says."""
+        self._state(version, "package")
+
     def after(self) -> "Release":
         """What a later run in the same place begins with: the packages stay."""
         if self.source in ("package", "image"):

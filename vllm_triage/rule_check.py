@@ -5,7 +5,7 @@ from pathlib import Path
 
 import regex
 
-from vllm_triage import command_check, templates
+from vllm_triage import artefact_check, command_check, templates
 from vllm_triage.assembler import Assembler
 from vllm_triage.catalogue import Catalogue, files, load, read
 from vllm_triage.conditions import satisfies
@@ -81,6 +81,7 @@ def check(root: Path | None = None) -> list[str]:
             problems += [
                 f"{_file(kind)}, {pattern.name}: {problem}"
                 for pattern in own[kind]
+                if pattern.artefact is None
                 for problem in _linear(pattern)
             ]
     for name, topic in topics.items():
@@ -94,7 +95,8 @@ def _compiling(patterns: tuple[Pattern, ...]) -> tuple[tuple[Pattern, ...], list
     problems: list[str] = []
     for pattern in patterns:
         try:
-            compiled(pattern.regex)
+            if pattern.artefact is None:
+                compiled(pattern.regex)
         except regex.error as error:
             problems.append(f"{pattern.name}: regex does not compile: {error}")
         else:
@@ -197,6 +199,11 @@ def _fixes(fixes: tuple[Fix, ...], fields: frozenset[str]) -> Iterator[str]:
 def _pattern(
     kind: Kind, pattern: Pattern, fields: frozenset[str], matcher: Matcher
 ) -> Iterator[str]:
+    if pattern.artefact is not None:
+        yield from artefact_check.problems(
+            kind, pattern, matcher.catalogue, lambda text: _events(text)[1]
+        )
+        return
     expression = compiled(pattern.regex)
     named = {*expression.groupindex, *pattern.facts}
     for name in sorted(

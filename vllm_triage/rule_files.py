@@ -20,11 +20,23 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class _WithKeywords(_Strict):
+class _CanMatch(_Strict):
     @model_validator(mode="after")
-    def _has_a_keyword(self) -> "_WithKeywords":
-        if not getattr(self, "keywords", ()) and not getattr(self, "any_of", ()):
+    def _has_a_condition(self) -> "_CanMatch":
+        has_keywords = bool(getattr(self, "keywords", ()) or getattr(self, "any_of", ()))
+        has_regex = bool(getattr(self, "regex", ""))
+        if getattr(self, "artefact", None) is not None:
+            if has_keywords or has_regex:
+                message = (
+                    "has artefact, whose values are judged, and keywords or a regex; keep one"
+                )
+                raise ValueError(message)
+            return self
+        if not has_keywords:
             message = "needs keywords or any_of: plain texts that its lines hold"
+            raise ValueError(message)
+        if not has_regex:
+            message = "needs a regex, or artefact"
             raise ValueError(message)
         return self
 
@@ -67,7 +79,7 @@ def _made(kind: type) -> type[BaseModel]:
         name: (_annotation(annotation), getattr(kind, name, ...))
         for name, annotation in fields(kind).items()
     }
-    base = _WithKeywords if kind is Pattern else _Strict
+    base = _CanMatch if kind is Pattern else _Strict
     # The stubs know no field by its name only.
     return create_model(kind.__name__, __base__=base, **named)  # type: ignore[call-overload,no-any-return]
 

@@ -93,8 +93,12 @@ class Pattern(Plain):
     """Plain texts, case-sensitive; each must be in an event's text before the regex is tried."""
     any_of: tuple[_Text, ...] = ()
     """Plain texts, case-sensitive; one of them must be in an event's text too."""
-    regex: _Text
+    regex: str = ""
     """Searched in an event's text; `^` and `$` match at line ends; named groups are facts."""
+    artefact: Literal["metrics", "benchmark", "gpu", "environment", "model", "health"] | None = (
+        None
+    )
+    """Of what an observation must be, instead of a regex: its values are judged, not a text."""
     level: Level = Level.ERROR
     """The least logging level of a line that may match; a line without level always may."""
     origin: Literal["any", "log", "access", "statistics", "kernel"] = "log"
@@ -113,6 +117,8 @@ class Pattern(Plain):
     """Least values of captured numbers."""
     at_most: dict[str, float] = {}
     """Greatest values of captured numbers."""
+    equals: dict[str, tuple[_Text, ...]] = {}
+    """Texts of which an observation's value must be one."""
     times: Annotated[int, Limit(ge=1)] = 1
     """How many lines in a row must match."""
     severity: Severity | None = None
@@ -183,6 +189,16 @@ class Rule(Plain):
     """Steps in order."""
     pattern: tuple[Pattern, ...] = ()
     """What the log says."""
+
+    @property
+    def worded(self) -> tuple[Pattern, ...]:
+        """The patterns that look at what a log says."""
+        return tuple(one for one in self.pattern if one.artefact is None)
+
+    @property
+    def judging(self) -> tuple[Pattern, ...]:
+        """The patterns that judge what an artefact shows."""
+        return tuple(one for one in self.pattern if one.artefact is not None)
 
     @property
     def verify_texts(self) -> tuple[str, ...]:

@@ -129,6 +129,10 @@ class Runs:
             self._current.move_to_end(key)
         return run
 
+    def latest(self, line: Line) -> Run:
+        """The run that began last; where there is none, one that this line begins."""
+        return next(reversed(self._all.values())) if self._all else self._start(line)
+
     def is_last(self, run: Run) -> bool:
         """Whether no other run of its container has begun since."""
         return self._current.get((run.source, run.container)) is run

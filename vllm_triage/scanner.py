@@ -10,6 +10,7 @@ from vllm_triage.catalogue import Catalogue, load
 from vllm_triage.collector import Collector
 from vllm_triage.envelopes import Text, Unwrapper
 from vllm_triage.events import Event
+from vllm_triage.evidence import Evidence
 from vllm_triage.express import Express
 from vllm_triage.incidents import fold
 from vllm_triage.kinds import Level, Severity
@@ -302,6 +303,16 @@ class Scanner:
         self._is_closed = True
         self.end_source()
         return self._news(is_end=True)
+
+    def judge(self, evidence: Evidence) -> None:
+        """Take what artefacts show beside all that was read, as the last thing before the report."""
+        if evidence.is_empty:
+            return
+        run = self._runs.latest(evidence.first)
+        evidence.tell(run)
+        for match in evidence.matches(run, self._position):
+            self._position += 1
+            self._collector.add(match)
 
     def report(self, *, apply_steps: Collection[int] = ()) -> Report:
         """The answer so far; the suggested commands have the changes of these steps, else of the first."""

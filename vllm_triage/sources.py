@@ -12,6 +12,8 @@ from vllm_triage.paths import MAGIC, SNIFF, is_binary, shown
 
 CHUNK = 262_144
 MAX_LINE = 1_048_576
+HEAD = 65_536
+"""Of how many bytes `head` gives the text."""
 STDIN = "<stdin>"
 _BOMS = ((b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 BLANK = (b"", b"\r")
@@ -155,6 +157,12 @@ class Reader:
     def is_plain(self) -> bool:
         """Whether the file is UTF-8 text as it lies there."""
         return not self._first.startswith(tuple(bom for bom, _ in _BOMS)) and not self._is_packed
+
+    @property
+    def head(self) -> str:
+        """The text that it begins with."""
+        encoding = next((name for bom, name in _BOMS if self._first.startswith(bom)), "utf-8")
+        return self._first[:HEAD].decode(encoding, "replace")
 
     def close(self) -> None:
         """Close the file unread."""

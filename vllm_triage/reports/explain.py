@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Sequence
 
 from vllm_triage.catalogue import Catalogue
+from vllm_triage.conditions import in_words
 from vllm_triage.errors import TriageError
 from vllm_triage.fixes import render_steps, render_verify, steps
 from vllm_triage.kinds import Kind
@@ -78,7 +79,9 @@ def _kind(kind: Kind, rule: Rule, catalogue: Catalogue, version: str | None) -> 
         )
         out.append(f"  {pattern.name} ({printed})")
         out += textwrap.wrap(
-            " ".join(pattern.hits[0].split())[:200],
+            in_words(pattern)
+            if pattern.artefact is not None
+            else " ".join(pattern.hits[0].split())[:200],
             WIDTH,
             initial_indent="      ",
             subsequent_indent="      ",

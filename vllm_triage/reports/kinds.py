@@ -4,6 +4,7 @@ import textwrap
 from collections.abc import Iterator
 
 from vllm_triage.catalogue import Catalogue
+from vllm_triage.conditions import in_words
 from vllm_triage.fixes import render_steps
 from vllm_triage.kinds import Kind
 from vllm_triage.model import FixStep
@@ -87,7 +88,8 @@ def _step(step: FixStep) -> Iterator[str]:
 def _pattern(pattern: Pattern) -> str:
     span = " - ".join(part for part in (pattern.since, pattern.until) if part)
     later = " and later" if pattern.since and not pattern.until else ""
-    example = textwrap.shorten(" ".join(pattern.hits[0].split()), _MAX_EXAMPLE, placeholder=" …")
+    shown = pattern.hits[0] if pattern.artefact is None else in_words(pattern)
+    example = textwrap.shorten(" ".join(shown.split()), _MAX_EXAMPLE, placeholder=" …")
     return f"| {pattern.name} | {pattern.printed_by} {span}".rstrip() + f"{later} | {_code(example)} |"  # fmt: skip
 
 

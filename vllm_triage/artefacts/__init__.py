@@ -1,0 +1,1 @@
+"""Artefacts: what lies beside a log, read as observations."""

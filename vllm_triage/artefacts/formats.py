@@ -1,0 +1,40 @@
+"""Formats: which artefact a file is, told by its beginning.
+
+A log is never one of them: a format is known by what no log begins with.
+"""
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import NamedTuple, cast
+
+from vllm_triage.artefacts.observations import Reading
+from vllm_triage.lines import Line
+
+
+class Format(NamedTuple):
+    """An artefact that can be read."""
+
+    name: str
+    """As the report calls it."""
+    module: str
+    """The module of this package whose `read` takes its lines."""
+    fits: Callable[[str], bool]
+    """Whether a file that begins so is one."""
+
+    def read(self, lines: Sequence[Line]) -> Reading:
+        """Read the whole artefact. Raises nothing: what is damaged is told by `problem`."""
+        module = import_module(f"vllm_triage.artefacts.{self.module}")
+        return cast("Reading", module.read(lines))
+
+
+def _is_prometheus(head: str) -> bool:
+    return head.startswith(("# HELP ", "# TYPE ")) and ("vllm:" in head or "vllm_" in head)
+
+
+FORMATS: tuple[Format, ...] = (Format("prometheus", "prometheus", _is_prometheus),)
+
+
+def format_of(head: str) -> Format | None:
+    """The artefact that a file is which begins with this text; None for a log."""
+    text = head.lstrip("\ufeff \t\r\n")
+    return next((one for one in FORMATS if one.fits(text)), None)

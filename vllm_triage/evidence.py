@@ -1,0 +1,114 @@
+"""Evidence: what lies beside a log, judged by the rules together with the run that the log shows."""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Protocol
+
+from vllm_triage.artefacts.formats import Format
+from vllm_triage.artefacts.joins import joined, tell
+from vllm_triage.artefacts.observations import Observation, line
+from vllm_triage.catalogue import Catalogue
+from vllm_triage.conditions import in_bounds, satisfies
+from vllm_triage.events import Event
+from vllm_triage.lines import Line, Origin
+from vllm_triage.matches import Match, Recogniser
+from vllm_triage.model import Source
+from vllm_triage.run import Run
+
+MAX_LINES = 500_000
+_MAX_SHOWN = 4
+
+
+class Artefact(Protocol):
+    """A file that is no log."""
+
+    name: str
+    lines: int
+    bytes: int
+    truncated_lines: int
+    problem: str | None
+
+    def __iter__(self) -> Iterator[tuple[int, str]]:
+        """Its lines with their numbers."""
+
+
+class Evidence:
+    """The artefacts of one call."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._judging = [
+            Recogniser(kind, rule, pattern)
+            for kind, rule in catalogue.rules.items()
+            for pattern in rule.judging
+        ]
+        self._observations: list[Observation] = []
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no artefact stated anything."""
+        return not self._observations
+
+    @property
+    def first(self) -> Line:
+        """A line of the first artefact."""
+        return next(iter(self._observations[0].lines.values()))
+
+    def read(self, artefact: Artefact, form: Format) -> Source:
+        """Take a whole artefact; give the record of it."""
+        texts = islice(iter(artefact), MAX_LINES)
+        reading = form.read([line(artefact.name, number, text) for number, text in texts])
+        self._observations += [one for one in reading.observations if one.lines]
+        problem = artefact.problem
+        if problem is None and artefact.lines > MAX_LINES:
+            problem = f"{artefact.name}: only its first {MAX_LINES:,} lines were read"
+        elif problem is None and reading.problem is not None:
+            problem = f"{artefact.name}: {reading.problem}"
+        return Source(
+            name=artefact.name,
+            format=form.name,
+            lines=artefact.lines,
+            bytes=artefact.bytes,
+            truncated_lines=artefact.truncated_lines,
+            problem=problem,
+        )
+
+    def tell(self, run: Run) -> None:
+        """Give a run the facts that only artefacts state."""
+        tell(run, self._observations)
+
+    def matches(self, run: Run, position: int) -> Iterator[Match]:
+        """What the rules make of all artefacts, beside this run."""
+        for observation in joined(self._observations, run):
+            for item in self._judging:
+                match = _judged(item, observation, run, position)
+                if match is not None:
+                    position += 1
+                    yield match
+
+
+def _judged(item: Recogniser, observation: Observation, run: Run, position: int) -> Match | None:
+    pattern = item.pattern
+    if pattern.artefact != observation.subject or not satisfies(
+        pattern.needs, run, run.quantization
+    ):
+        return None
+    fields: dict[str, str | float | None] = {**observation.values, **pattern.facts}
+    if not in_bounds(pattern, fields):
+        return None
+    asked = (*pattern.at_least, *pattern.at_most, *pattern.equals)
+    shown = _shown(observation, asked)
+    event = Event(
+        tuple(shown),
+        "\n".join(one.text for one in shown),
+        None,
+        Origin.ARTEFACT,
+        table=observation.table,
+    )
+    return Match(item, event, shown[0], fields, run, None, run.quantization, position)
+
+
+def _shown(observation: Observation, asked: Sequence[str]) -> list[Line]:
+    """The lines that show what a pattern asks for, else the first of all."""
+    known = observation.lines
+    wanted = {known[name]: None for name in asked if name in known}
+    return list(wanted)[:_MAX_SHOWN] or [next(iter(known.values()))]
