@@ -2,6 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cache
 from math import inf
 from typing import NamedTuple
@@ -99,7 +100,7 @@ class Learner:
             return None if self._is_asked_for(line) else _shape(lines, read)
         if line.origin is Origin.STATISTICS:
             shape, window = _shape(lines, read), self._window(lines, read)
-            return shape and window and shape._replace(window=window)
+            return None if shape is None or window is None else shape._replace(window=window)
         if line.origin is Origin.LOG and self._is_idle_talk(line):
             return _shape(lines, read)
         return None
@@ -258,7 +259,8 @@ def _shape(lines: list[bytes], read: list[_Read]) -> Shape | None:
 
 
 def _moved(window: Window, move: Callable[[slice | None], slice | None]) -> Window:
-    return window._replace(
+    return replace(
+        window,
         running=move(window.running),
         generation=move(window.generation),
         engine=move(window.engine),

@@ -5,7 +5,9 @@ statistics with nothing unusual. What such a line says is learnt once, from read
 shape the usual way, and afterwards taken from the places where its digits stand.
 """
 
+from dataclasses import dataclass
 from enum import Enum, auto
+from functools import cached_property
 from typing import NamedTuple
 
 from vllm_triage.expressions import expression
@@ -49,7 +51,11 @@ class Bound(NamedTuple):
     greatest: float
 
 
-class Window(NamedTuple):
+_Rule = list[tuple[int | None, float, float]]
+
+
+@dataclass(frozen=True)
+class Window:
     """What rules ask of a line of engine statistics."""
 
     running: slice | None
@@ -59,6 +65,54 @@ class Window(NamedTuple):
     """Of each rule the bounds; a window outside of one of them is nothing to the rule."""
     ids: tuple[str, ...]
     """The patterns whose row of windows such a one ends."""
+
+    def state(self, raw: bytes) -> State:
+        """What a line is to the rules."""
+        places, running_at, generation_at, rules = self._plan
+        if running_at is None:
+            return State.IDLE
+        try:
+            numbers = [float(raw[place]) for place in places]
+            running = numbers[running_at]
+            if not running:
+                return State.IDLE
+            for bounds in rules:
+                for index, least, greatest in bounds:
+                    if index is not None:
+                        value = numbers[index]
+                    else:
+                        value = 0.0 if generation_at is None else numbers[generation_at] / running
+                    if value < least or value > greatest:
+                        break
+                else:
+                    return State.ASKED
+        except ValueError:
+            return State.ASKED
+        return State.BUSY
+
+    @cached_property
+    def _plan(self) -> tuple[list[slice], int | None, int | None, list[_Rule]]:
+        """The places of the numbers that are asked for, the indices of two of them, and the rules.
+
+        A bound of a rule has the index of its number, None for the tokens of one running request.
+        """
+        places: list[slice] = []
+
+        def index(place: slice | None) -> int | None:
+            if place is None:
+                return None
+            if place not in places:
+                places.append(place)
+            return places.index(place)
+
+        running, generation = index(self.running), index(self.generation)
+        rules: list[_Rule] = []
+        for bounds in self.rules:
+            moving = [one for one in bounds if not isinstance(one.place, float)]
+            fixed = [one for one in bounds if isinstance(one.place, float)]
+            if all(one.least <= one.place <= one.greatest for one in fixed):  # type: ignore[operator]
+                rules.append([(index(one.place), one.least, one.greatest) for one in moving])  # type: ignore[arg-type]
+        return places, running, generation, rules
 
 
 class Shape(NamedTuple):
@@ -77,6 +131,11 @@ class Shape(NamedTuple):
     is_answer: bool
     level: Level | None = None
     window: Window | None = None
+
+    def owner_of(self, raw: bytes) -> tuple[bytes, ...]:
+        """What tells one process from another, as it is printed."""
+        places = (self.container, self.process, self.pid, self.rank)
+        return tuple([raw[place] if place else b"" for place in places])
 
     def engine(self, raw: bytes) -> tuple[bytes, ...]:
         """What tells an engine's windows from another's, as it is printed."""
@@ -108,31 +167,6 @@ class Shape(NamedTuple):
             int(pid) if pid is not None else None,
             int(rank) if rank is not None else None,
         )
-
-    def state(self, raw: bytes) -> State:
-        """What a line of this shape, one of statistics, is to the rules."""
-        window = self.window
-        if window is None:
-            return State.ASKED
-        try:
-            running = int(raw[window.running]) if window.running else 0
-            if not running:
-                return State.IDLE
-            for bounds in window.rules:
-                for place, least, greatest in bounds:
-                    if place is None:
-                        value = (
-                            float(raw[window.generation]) if window.generation else 0.0
-                        ) / running
-                    else:
-                        value = place if isinstance(place, float) else float(raw[place])
-                    if value < least or value > greatest:
-                        break
-                else:
-                    return State.ASKED
-        except ValueError:
-            return State.ASKED
-        return State.BUSY
 
 
 def text_at(place: slice | None, raw: bytes) -> str | None:

@@ -97,10 +97,15 @@ class Stretch:
         first, end = bisect_left(records, self.start), bisect_left(records, self.stop)
         out: list[int] = []
         after: dict[Key, tuple[int, int, Record | None]] = {}
+        ended: set[tuple[bytes, ...]] = set()
         for place in range(end - 1, first - 1, -1):
             index = records[place]
-            key = self.key(source, index)
-            record = self.shape(index).record(self.block.raw[index])
+            shape, raw = self.shape(index), self.block.raw[index]
+            name = shape.owner_of(raw)
+            if name in ended:
+                continue
+            key = shape.key(source, raw)
+            record = shape.record(raw)
             stop, count, before = after.get(key, (self.stop, 0, record))
             is_part = (
                 record == before
@@ -110,6 +115,8 @@ class Stretch:
             after[key] = (index, count + 1, record if is_part else None)
             if is_part:
                 out.append(index)
+            else:
+                ended.add(name)
         return out[::-1]
 
     def _has_answer(self, source: str, key: Key, start: int, stop: int) -> bool:
@@ -185,21 +192,22 @@ class Stretch:
         idle: set[tuple[bytes, ...]] = set()
         ids: dict[tuple[bytes, ...], set[tuple[str, ...]]] = {}
         windows, raws = self.block.windows, self.block.raw
-        for place in range(bisect_left(windows, (self.start,)), len(windows)):
-            index, state = windows[place]
-            if index >= self.stop:
-                break
-            shape = self.shape(index)
+        shapes, known = self.block.shapes, self._known
+        first, end = bisect_left(windows, (self.start,)), bisect_left(windows, (self.stop,))
+        for index, state in reversed(windows[first:end]):
+            shape = known[shapes[index]]
             if shape.window is None:
                 continue
             name = shape.engine(raws[index])
-            last.pop(name, None)
-            last[name] = index, state
-            ids.setdefault(name, set()).add(shape.window.ids)
+            if name not in last:
+                last[name] = index, state
+                ids[name] = {shape.window.ids}
+            elif shape.window.ids not in ids[name]:
+                ids[name].add(shape.window.ids)
             if state is State.IDLE:
                 idle.add(name)
         out: dict[tuple[object, ...], Engine] = {}
-        for name, (index, state) in last.items():
+        for name, (index, state) in reversed(last.items()):
             shape, raw = self.shape(index), raws[index]
             engine = shape.window and text_at(shape.window.engine, raw)
             out[(*shape.key(source, raw), engine or "")] = Engine(
