@@ -18,6 +18,8 @@ _LAST = 1_048_576
 # What may be handed on before it is looked at, and how much is looked at between two reads.
 _MAX_BEHIND = 8_388_608
 _MIN_SLICE = 4096
+# When so much waits that nothing is read any more, larger pieces cost less.
+_FULL_SLICE = 1_048_576
 # How long looking may keep a line that comes meanwhile.
 _TURN_S = 0.0008
 
@@ -109,14 +111,25 @@ class Loop:
 
     def _look(self) -> bytes:
         """Look at some of what waits; at as much as can be looked at in a moment."""
+        is_full = self._size_behind >= _MAX_BEHIND
         data, at = self._behind.popleft()
-        if len(data) > self._slice:
+        if is_full:
+            pieces = [data]
+            size = len(data)
+            while self._behind and size < _FULL_SLICE:
+                data, at = self._behind.popleft()
+                pieces.append(data)
+                size += len(data)
+            data = b"".join(pieces)
+        elif len(data) > self._slice:
             self._behind.appendleft((data[self._slice :], at))
             data = data[: self._slice]
         self._size_behind -= len(data)
         before = time.perf_counter()
         out = self._filter.feed(data, at)
         took_s = time.perf_counter() - before
+        if is_full:
+            return out
         if took_s > _TURN_S:
             self._slice = max(_MIN_SLICE, self._slice // 2)
         elif took_s < _TURN_S / 4:
