@@ -1,6 +1,6 @@
 """Evidence: what lies beside a log, judged by the rules together with the run that the log shows."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Protocol
 
@@ -53,16 +53,20 @@ class Evidence:
         """A line of the first artefact."""
         return next(iter(self._observations[0].lines.values()))
 
+    def take(self, name: str, texts: Iterable[tuple[int, str]], form: Format) -> str | None:
+        """Take the lines of an artefact; give half a sentence when something is wrong with it."""
+        reading = form.read([line(name, number, text) for number, text in texts])
+        self._observations += [one for one in reading.observations if one.lines]
+        return reading.problem
+
     def read(self, artefact: Artefact, form: Format) -> Source:
         """Take a whole artefact; give the record of it."""
-        texts = islice(iter(artefact), MAX_LINES)
-        reading = form.read([line(artefact.name, number, text) for number, text in texts])
-        self._observations += [one for one in reading.observations if one.lines]
+        told = self.take(artefact.name, islice(iter(artefact), MAX_LINES), form)
         problem = artefact.problem
         if problem is None and artefact.lines > MAX_LINES:
             problem = f"{artefact.name}: only its first {MAX_LINES:,} lines were read"
-        elif problem is None and reading.problem is not None:
-            problem = f"{artefact.name}: {reading.problem}"
+        elif problem is None and told is not None:
+            problem = f"{artefact.name}: {told}"
         return Source(
             name=artefact.name,
             format=form.name,

@@ -1,12 +1,13 @@
 """The road of the data: sources, envelopes, lines, events, matches, incidents, report."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import chain, islice
 from pathlib import Path
 
-from vllm_triage.artefacts.formats import format_of
+from vllm_triage.artefacts.formats import Format, format_of
 from vllm_triage.catalogue import load
 from vllm_triage.errors import SourceError
-from vllm_triage.evidence import Evidence
+from vllm_triage.evidence import MAX_LINES, Evidence
 from vllm_triage.model import Report, Source
 from vllm_triage.paths import expand, is_large, is_name, printable
 from vllm_triage.scanner import Input, Progress, Scanner
@@ -77,11 +78,11 @@ def triage_paths(
             interrupted()
             break
         form = format_of(reader.head)
-        if form is not None:
+        if form is not None and not form.is_log:
             scanner.sources.append(evidence.read(reader, form))
             done += reader.bytes
             continue
-        source = _split(reader, path, jobs)
+        source = _split(reader, path, jobs) if form is None else _twice(reader, form, evidence)
         is_complete = scanner.read(
             source, _shifted(progress, done), can_stop=interrupted is not None
         )
@@ -97,6 +98,41 @@ def triage_paths(
         scanner.sources.append(Source(name=text.partition(": ")[0], problem=text))
     scanner.judge(evidence)
     return scanner.report(apply_steps=apply_steps)
+
+
+class Kept:
+    """An input of which the first lines are kept, so that they can be read twice."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._rest = iter(reader)
+        self.name = reader.name
+        self.problem: str | None = None
+        self.beginning = list(islice(self._rest, MAX_LINES))
+        self._count()
+
+    def _count(self) -> None:
+        reader = self._reader
+        self.lines, self.bytes = reader.lines, reader.bytes
+        self.truncated_lines = reader.truncated_lines
+        self.problem = reader.problem or self.problem
+
+    def deliver(self, scanner: Scanner, progress: Progress | None = None) -> None:
+        """Give all lines to a scanner."""
+        for number, text in chain(self.beginning, self._rest):
+            scanner.feed_numbered(number, text)
+        self._count()
+        if progress is not None:
+            progress(self.bytes)
+
+
+def _twice(reader: Reader, form: Format, evidence: Evidence) -> Input:
+    """The same input, of which the beginning has been read as an artefact."""
+    kept = Kept(reader)
+    problem = evidence.take(kept.name, kept.beginning, form)
+    if kept.problem is None and problem is not None:
+        kept.problem = f"{kept.name}: {problem}"
+    return kept
 
 
 def _split(reader: Reader, path: Path | None, jobs: int) -> Input:

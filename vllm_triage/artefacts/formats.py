@@ -20,6 +20,8 @@ class Format(NamedTuple):
     """The module of this package whose `read` takes its lines."""
     fits: Callable[[str], bool]
     """Whether a file that begins so is one."""
+    is_log: bool = False
+    """Whether its lines are read as those of a log too, and what they say is told as ever."""
 
     def read(self, lines: Sequence[Line]) -> Reading:
         """Read the whole artefact. Raises nothing: what is damaged is told by `problem`."""
