@@ -12,7 +12,7 @@ from typing import NamedTuple
 from vllm_triage.assembler import Assembler
 from vllm_triage.envelopes import Unwrapper, is_clean
 from vllm_triage.kinds import Level
-from vllm_triage.lines import Key, Origin, Prefix, parse, usual_prefix
+from vllm_triage.lines import WRITTEN_WORDS, Key, Origin, Prefix, parse, usual_prefix
 from vllm_triage.processes import Process
 from vllm_triage.releases import own_frame
 from vllm_triage.runs import Runs, says_nothing
@@ -28,7 +28,7 @@ _SPEAKING = (None, Level.WARNING, Level.ERROR)
 
 _SAMPLE = "(Worker pid=1) ERROR 01-01 00:00:00 [a.py:1] "
 # What other parts of the road look for anywhere in a line.
-_NOT_JUST_CODE = ("NCCL ", "Rank ", "%|", "\\n", "content", "Benchmark Result")
+_NOT_JUST_CODE = ("NCCL ", "Rank ", "%|", "\\n", "Benchmark Result", *WRITTEN_WORDS)
 
 
 @dataclass(slots=True)

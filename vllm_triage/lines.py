@@ -136,9 +136,14 @@ _ACCESS = expression(
     r"""[\w.:\[\]-]+ - (?:\S+ \[[^\]"]{10,40}\] )?"[A-Z]+ \S+ HTTP/[\d.]+" \d{3}\b"""
 )
 # What a client sent, quoted by an error about it: never evidence.
-_CONTENT = expression(
-    r"""(['"]content['"]: ?)(?:'(?:[^'\\]|\\.)*+(?:'|$)|"(?:[^"\\]|\\.)*+(?:"|$))"""
+_QUOTED = r"""(?:'(?:[^'\\]|\\.)*+(?:'|$)|"(?:[^"\\]|\\.)*+(?:"|$))"""
+# What users and models wrote, in the JSON, the objects and the examples of vLLM and its clients.
+_WRITTEN = expression(
+    r"""(['"](?:content|prompt|text|reasoning|reasoning_content|input)['"]: ?|\b(?:content|prompt|text|reasoning_content)=|(?:Prompt|Generated text): )"""
+    rf"(?:{_QUOTED}|\[{_QUOTED}(?:, ?{_QUOTED})*+)"
 )
+WRITTEN_WORDS = ("content", 'prompt"', "prompt'", "prompt=", 'text"', "text'", "text=", "text: ", "Prompt: ", "reasoning", 'input"')  # fmt: skip
+"""A line without one of these holds nothing that users or models wrote."""
 REQUESTS = ("Received request ", "Generated response ", "Added request ", "Request log")
 _STATISTICS = expression(r"(?:Engine \d+: |\d+ Engines Aggregated: )?Avg prompt throughput: ")
 # vLLM's own prefix, or no more than the process: each of its parts ends with its one blank.
@@ -310,8 +315,8 @@ def _parse(
     _, _, process, pid, rank, place, uvicorn = prefix
     if rest[-1:].isspace():
         rest = rest.rstrip()
-    if "content" in rest:
-        rest = _CONTENT.sub(r"\1'...'", rest)
+    if any(word in rest for word in WRITTEN_WORDS):
+        rest = _WRITTEN.sub(r"\1'...'", rest)
     if rest[:1] == " " and ("|" in rest or "+" in rest):
         rest = _GROUP.sub("", rest, count=1)
     if "NCCL " in rest:
