@@ -1,5 +1,6 @@
 """What the tests share: the catalogue and the fixture logs."""
 
+import os
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +9,10 @@ from typing import NamedTuple
 import pytest
 
 from vllm_triage.catalogue import Catalogue, load
+from vllm_triage.rule_cache import OFF_VARIABLE
 
+# What an earlier run kept must not decide a later one.
+os.environ[OFF_VARIABLE] = "1"
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 
 

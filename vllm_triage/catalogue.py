@@ -8,9 +8,9 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from vllm_triage import installed, templates
+from vllm_triage import installed, rule_cache, templates
 from vllm_triage.errors import RuleError
 from vllm_triage.kinds import Kind
 from vllm_triage.plain import made
@@ -20,6 +20,8 @@ from vllm_triage.tables import folder, parsed
 
 FOLDERS_VARIABLE = "VLLM_TRIAGE_RULES"
 TOPICS = "topics"
+Entry = Rule | Extension | Topic
+"""What a file says."""
 
 
 class Catalogue(NamedTuple):
@@ -44,40 +46,60 @@ def files(root: Path) -> list[Path]:
     return found
 
 
-def read(path: Path, *, root: Path) -> tuple[Kind, Rule | Extension] | tuple[str, Topic]:
+def read(path: Path, *, root: Path) -> tuple[str, Entry]:
     """Read one pattern file; a user's rule without title adds to the built-in one.
 
+    Gives the name of a topic, the kind of all else.
     Raises RuleError with the file, the field and the offending text.
     """
-    inside = path.relative_to(root)
-    where = inside if root == folder() else path
+    data = _checked(path, root, _content(path, root))
+    return _name(path, root), made(_type(path, root, data), data)
+
+
+def _content(path: Path, root: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        message = f"{_shown(path, root)}: cannot be read: {error.strerror}"
+        raise RuleError(message) from error
+
+
+def _checked(path: Path, root: Path, content: bytes) -> dict[str, Any]:
+    """What a file says, if that is what it may."""
     import tomllib
 
     try:
-        data = tomllib.loads(path.read_text("utf-8"))
+        data = tomllib.loads(content.decode("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        message = f"{where}: not valid TOML: {error}"
+        message = f"{_shown(path, root)}: not valid TOML: {error}"
         raise RuleError(message) from error
-    except OSError as error:
-        message = f"{where}: cannot be read: {error.strerror}"
-        raise RuleError(message) from error
-    from vllm_triage.rule_files import validated
+    from vllm_triage.rule_files import checked
 
-    is_topic = inside.parts[0] == TOPICS
-    kind = None if is_topic else _kind(inside, where)
+    _name(path, root)
     try:
-        if kind is None:
-            return path.stem, validated(Topic, data)
-        if "title" not in data and root != folder():
-            return kind, validated(Extension, data)
-        return kind, validated(Rule, data)
+        return checked(_type(path, root, data), data)
     except ValueError as error:
-        message = f"{where}: {error}"
+        message = f"{_shown(path, root)}: {error}"
         raise RuleError(message) from error
 
 
-def _kind(inside: Path, where: Path) -> Kind:
-    name = f"{inside.parts[0]}.{inside.stem}"
+def _type(path: Path, root: Path, data: Mapping[str, object]) -> type[Entry]:
+    if path.parent.name == TOPICS:
+        return Topic
+    return Rule if "title" in data or root == folder() else Extension
+
+
+def _shown(path: Path, root: Path) -> Path:
+    return path.relative_to(root) if root == folder() else path
+
+
+def _name(path: Path, root: Path) -> str:
+    area, where = path.parent.name, _shown(path, root)
+    return path.stem if area == TOPICS else _kind(area, path.stem, where)
+
+
+def _kind(area: str, stem: str, where: Path) -> Kind:
+    name = f"{area}.{stem}"
     try:
         return Kind(name)
     except ValueError:
@@ -134,19 +156,37 @@ def _builtin() -> Catalogue:
 
 
 def _add(rules: dict[Kind, Rule], topics: dict[str, Topic], root: Path) -> None:
-    for path in files(root):
-        name, entry = read(path, root=root)
+    for name, entry in _entries(root):
         if isinstance(entry, Topic):
             topics[name] = entry
             continue
         kind = Kind(name)
-        if root != folder():
-            _compile(path, entry)
         rules[kind] = entry.extended(rules[kind]) if isinstance(entry, Extension) else entry
 
 
-def _compile(where: Path, rule: Rule | Extension) -> None:
+def _entries(root: Path) -> list[tuple[str, Entry]]:
+    """What the files of a folder say; a user's is not checked again until they change."""
+    contents = {path: _content(path, root) for path in files(root)}
+    if root == folder():
+        return [read(path, root=root) for path in contents]
+    named = {path.relative_to(root).as_posix(): content for path, content in contents.items()}
+    known = rule_cache.read(named)
+    if known is None:
+        known = {}
+        for (path, content), name in zip(contents.items(), named, strict=True):
+            known[name] = _checked(path, root, content)
+            _compile(path, made(_type(path, root, known[name]), known[name]))
+        rule_cache.write(named, known)
+    return [
+        (_name(path, root), made(_type(path, root, data), data))
+        for path, data in zip(contents, known.values(), strict=True)
+    ]
+
+
+def _compile(where: Path, rule: Entry) -> None:
     """The built-in rules are proven by the tests; a user's must not fail in the middle of a log."""
+    if isinstance(rule, Topic):
+        return
     for text in _texts(rule):
         try:
             templates.parse(text)

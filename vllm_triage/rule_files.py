@@ -1,18 +1,17 @@
-"""Rule files: what a TOML file says, validated and made a rule.
+"""Rule files: what a TOML file says, validated.
 
 The classes of `rules` say what a file may hold; pydantic holds it to that.
 """
 
 from collections.abc import Mapping
 from types import UnionType
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model, model_validator
 
-from vllm_triage.plain import Plain, fields, made
+from vllm_triage.plain import Plain, fields
 from vllm_triage.rules import Pattern
 
-T = TypeVar("T", bound=Plain)
 _MODELS: dict[type, type[BaseModel]] = {}
 
 
@@ -41,8 +40,8 @@ class _CanMatch(_Strict):
         return self
 
 
-def validated(kind: type[T], data: Mapping[str, object]) -> T:
-    """Make a rule, an extension or a topic of a file's content.
+def checked(kind: type[Plain], data: Mapping[str, object]) -> dict[str, Any]:
+    """A file's content, of which a rule, an extension or a topic can be made.
 
     Raises ValueError, which says where and what is wrong.
     """
@@ -50,7 +49,7 @@ def validated(kind: type[T], data: Mapping[str, object]) -> T:
         found = _model(kind).model_validate(data)
     except ValidationError as error:
         raise ValueError(_explain(data, error)) from error
-    return made(kind, found.model_dump(exclude_unset=True))
+    return found.model_dump(exclude_unset=True)
 
 
 def _explain(data: Mapping[str, object], error: ValidationError) -> str:
