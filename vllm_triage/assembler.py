@@ -1,11 +1,13 @@
 """The assembler: lines put together to events per process, though processes interleave."""
 
 from collections import OrderedDict
+from collections.abc import Iterable
 
 from vllm_triage.events import Event, record, table
 from vllm_triage.expressions import expression
 from vllm_triage.kinds import Level
 from vllm_triage.lines import Key, Line, Origin
+from vllm_triage.plateaus import Steady
 from vllm_triage.processes import Kept, Process, full
 from vllm_triage.statistics import Benchmark, Windows
 from vllm_triage.tracebacks import (
@@ -102,9 +104,16 @@ class Assembler:
         """Whether the last line belongs to a benchmark's table."""
         return self._benchmark.is_open
 
-    def skip_windows(self, key: tuple[object, ...], *, is_busy: bool) -> None:
+    def skip_windows(
+        self,
+        key: tuple[object, ...],
+        run: int | None,
+        windows: Iterable[Steady | None],
+        *,
+        is_busy: bool,
+    ) -> None:
         """Take windows of one engine that no rule asks for, of which the last was busy or not."""
-        self._windows.skip(key, is_busy=is_busy)
+        self._windows.skip(key, run, windows, is_busy=is_busy)
 
     def quiet(self, since: int) -> list[Event]:
         """Give the last message of the processes that said nothing after line `since`."""

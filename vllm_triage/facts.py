@@ -122,6 +122,10 @@ class PerformanceFacts(Facts):
     """Tokens generated a second, all requests together."""
     generation_tokens_per_s_per_request: float | None = None
     """Tokens generated a second and running request."""
+    earlier_generation_tokens_per_s: float | None = None
+    """Tokens generated a second before, with no more requests running."""
+    generation_of_earlier_pct: float | None = None
+    """How much of that is still generated, 0 to 100."""
     running: int | None = None
     """Requests running."""
     waiting: int | None = None
@@ -131,9 +135,9 @@ class PerformanceFacts(Facts):
     kv_cache_usage_pct: float | None = None
     """KV cache in use, 0 to 100."""
     prefix_cache_hit_pct: float | None = None
-    """Prefix-cache hit rate, 0 to 100."""
+    """Prompt tokens found in the prefix cache, 0 to 100."""
     preemptions: int | None = None
-    """Preemptions counted so far."""
+    """Preemptions counted, so far or in the statistics line's interval."""
     mean_ttft_ms: float | None = None
     """Mean time to first token."""
     median_ttft_ms: float | None = None

@@ -15,7 +15,7 @@ from vllm_triage.conditions import accepts
 from vllm_triage.envelopes import Unwrapper
 from vllm_triage.expressions import expression
 from vllm_triage.kinds import Level
-from vllm_triage.lines import Line, Origin, parse
+from vllm_triage.lines import BESIDE_STATISTICS, Line, Origin, parse
 from vllm_triage.matches import TIMEOUT_S, compiled
 from vllm_triage.rules import Pattern
 from vllm_triage.runs import is_idle_talk, service
@@ -194,9 +194,9 @@ class Learner:
     def _window(self, lines: list[bytes], read: list[_Read]) -> Window | None:
         text = read[0].line.text
         shift = _shift(lines, read)
-        if shift is None:
+        if shift is None or text.startswith(BESIDE_STATISTICS):
             return None
-        running, generation = statistics.spans(text)
+        running, prompt, generation, waiting, cache_pct = statistics.spans(text)
         name = statistics.engine(text)
         rules: list[tuple[Bound, ...]] = []
         ids: list[str] = []
@@ -209,6 +209,9 @@ class Learner:
         return Window(
             running and shift(running),
             generation and shift(generation),
+            prompt and shift(prompt),
+            waiting and shift(waiting),
+            cache_pct and shift(cache_pct),
             shift((0, len(name))) if name else None,
             tuple(rules),
             tuple(ids),
@@ -263,6 +266,9 @@ def _moved(window: Window, move: Callable[[slice | None], slice | None]) -> Wind
         window,
         running=move(window.running),
         generation=move(window.generation),
+        prompt=move(window.prompt),
+        waiting=move(window.waiting),
+        cache_pct=move(window.cache_pct),
         engine=move(window.engine),
         rules=tuple(
             tuple(
@@ -377,7 +383,8 @@ def _bounds(
         return None
     found = [compiled(pattern.regex).search(text, timeout=TIMEOUT_S) for text in texts]
     bounds = []
-    for name in {*pattern.at_least, *pattern.at_most}:
+    # What a window shows only beside those before it may be within any bounds.
+    for name in {*pattern.at_least, *pattern.at_most} - statistics.FROM_BEFORE:
         places = {one.span(name) if one and name in one.groupdict() else None for one in found}
         place = places.pop()
         if places:

@@ -146,6 +146,8 @@ WRITTEN_WORDS = ("content", 'prompt"', "prompt'", "prompt=", 'text"', "text'", "
 """A line without one of these holds nothing that users or models wrote."""
 REQUESTS = ("Received request ", "Generated response ", "Added request ", "Request log")
 _STATISTICS = expression(r"(?:Engine \d+: |\d+ Engines Aggregated: )?Avg prompt throughput: ")
+BESIDE_STATISTICS = ("Prefix cache hit rate: ", "SpecDecoding metrics: ", "Speculative metrics: ")
+"""How the lines begin that an engine prints beside its window."""
 # vLLM's own prefix, or no more than the process: each of its parts ends with its one blank.
 _USUAL = expression(
     r"(?:\([^()]{1,120}\) )*+(?:(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? \[?[\w./<>+-]+:\d+\] )?"
@@ -343,5 +345,7 @@ def _origin(text: str, *, uvicorn: bool) -> Origin:
     if text.startswith(REQUESTS):
         return Origin.REQUEST
     if "Avg prompt throughput: " in text and _STATISTICS.match(text):
+        return Origin.STATISTICS
+    if text.startswith(BESIDE_STATISTICS):
         return Origin.STATISTICS
     return Origin.LOG

@@ -19,6 +19,7 @@ from vllm_triage.lines import Line, Origin
 from vllm_triage.phases import phase_of, quantized_by
 from vllm_triage.rules import Pattern, Rule
 from vllm_triage.run import Run
+from vllm_triage.statistics import engine
 from vllm_triage.tracebacks import Frame
 
 TIMEOUT_S = 1.0
@@ -138,7 +139,7 @@ class Matcher:
     _streaks: OrderedDict[tuple[object, ...], dict[str, list[Match]]] = field(
         default_factory=OrderedDict
     )
-    """By process, of each pattern, the statistics windows in a row."""
+    """By process and engine, of each pattern, the statistics windows in a row."""
 
     def another(self) -> "Matcher":
         """A matcher with the same patterns for another input."""
@@ -269,7 +270,7 @@ class Matcher:
 
     def _break(self, item: Recogniser, event: Event) -> None:
         if item.pattern.times > 1 and event.origin is Origin.STATISTICS:
-            self._streaks.get(event.first.key, {}).pop(item.id, None)
+            self._streaks.get(_engine(event), {}).pop(item.id, None)
 
     def is_asked_for(self, line: Line) -> bool:
         """Tell whether any pattern's words are in a line, of which the level is known."""
@@ -280,7 +281,7 @@ class Matcher:
         )
 
     def skip_windows(self, key: tuple[object, ...], ids: Collection[str] | None) -> None:
-        """End rows of statistics windows of one process: those of some patterns, or all."""
+        """End rows of statistics windows of one engine: those of some patterns, or all."""
         if ids is None:
             self._streaks.pop(key, None)
             return
@@ -292,13 +293,13 @@ class Matcher:
         self._streaks.clear()
 
     def _forget(self, event: Event) -> None:
-        self._streaks.pop(event.first.key, None)
+        self._streaks.pop(_engine(event), None)
 
     def _times(self, item: Recogniser, event: Event, match: Match) -> Match | None:
         needed = item.pattern.times
         if needed == 1:
             return match
-        key = event.first.key
+        key = _engine(event)
         streak = self._streaks.setdefault(key, {}).setdefault(item.id, [])
         self._streaks.move_to_end(key)
         if len(self._streaks) > _MAX_STREAKS:
@@ -312,6 +313,11 @@ class Matcher:
             fields={**first.fields, "windows": float(needed)},
             event=first.event._replace(lines=tuple(one.event.first for one in streak)),
         )
+
+
+def _engine(event: Event) -> tuple[object, ...]:
+    """Which engine of which process a window is of."""
+    return (*event.first.key, engine(event.text))
 
 
 def _moment(event: Event, run: Run) -> _Moment:

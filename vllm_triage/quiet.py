@@ -105,10 +105,14 @@ class Quiet:
         """Take lines of a block that begins with line `first`; give the runs that answered requests."""
         for name, count in part.envelopes:
             self._unwrapper.counts[name] += count
+        runs: dict[object, int] = {}
         for container, served in part.served:
             run = self._runs.serve(self._source, container, first, served)
+            runs[container] = run.index
             if served.last_answer is not None:
                 yield run
         for key, engine in part.engines:
-            self._assembler.skip_windows(key, is_busy=engine.is_busy)
-            self._matcher.skip_windows(key[:-1], None if engine.was_idle else engine.ids)
+            self._assembler.skip_windows(
+                key, runs.get(key[1]), engine.windows, is_busy=engine.is_busy
+            )
+            self._matcher.skip_windows(key, None if engine.was_idle else engine.ids)

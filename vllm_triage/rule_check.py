@@ -5,7 +5,7 @@ from pathlib import Path
 
 import regex
 
-from vllm_triage import artefact_check, command_check, templates
+from vllm_triage import artefact_check, command_check, statistics, templates
 from vllm_triage.assembler import Assembler
 from vllm_triage.catalogue import Catalogue, files, load, read
 from vllm_triage.conditions import satisfies
@@ -34,7 +34,7 @@ _RUN_VALUES = frozenset(
      "cpu_offload_gb", "longer_max_model_len", "lower_max_num_batched_tokens", "higher_max_num_batched_tokens", "fitting_tensor_parallel_size",
      "higher_tensor_parallel_size", "split_tensor_parallel_size", "split_pipeline_parallel_size", "free_port", "search_words", "server_url", *DERIVED)
 )  # fmt: skip
-_OBSERVED = frozenset(("generation_tokens_per_s_per_request",))
+_OBSERVED = statistics.FROM_BEFORE | {statistics.PER_REQUEST}
 
 
 def check(root: Path | None = None) -> list[str]:

@@ -222,6 +222,8 @@ class Scanner:
                 self._quiet.speaks(line.key)
                 if line.level not in (Level.INFO, Level.DEBUG):
                     line = line._replace(run=run.index, phase=run.phase)
+            elif line.origin is Origin.STATISTICS:
+                line = line._replace(run=run.index)
             # What this line completes was said before it: it belongs to the run as it was then.
             for event in self._assembler.feed(line):
                 self._event(event)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from vllm_triage.expressions import expression
 from vllm_triage.kinds import Level
 from vllm_triage.lines import REQUESTS, Key, Origin, Owner
+from vllm_triage.plateaus import Steady, steady
 
 DIGITS = bytes.maketrans(b"123456789", b"000000000")
 """Makes a line its shape."""
@@ -38,6 +39,9 @@ class State(Enum):
     """Nothing, as there are none."""
 
 
+_ASKED = (State.ASKED, None)
+
+
 Record = tuple[Level | None, str | None, str | None]
 """Level, time and code place: what the lines of one record have in common."""
 
@@ -60,22 +64,25 @@ class Window:
 
     running: slice | None
     generation: slice | None
+    prompt: slice | None
+    waiting: slice | None
+    cache_pct: slice | None
     engine: slice | None
     rules: tuple[tuple[Bound, ...], ...]
     """Of each rule the bounds; a window outside of one of them is nothing to the rule."""
     ids: tuple[str, ...]
     """The patterns whose row of windows such a one ends."""
 
-    def state(self, raw: bytes) -> State:
-        """What a line is to the rules."""
-        places, running_at, generation_at, rules = self._plan
+    def look(self, raw: bytes) -> tuple[State, Steady | None]:
+        """What a line is to the rules, and what it shows of decoding."""
+        places, running_at, generation_at, steady_at, rules = self._plan
         if running_at is None:
-            return State.IDLE
+            return State.IDLE, None
         try:
             numbers = [float(raw[place]) for place in places]
             running = numbers[running_at]
             if not running:
-                return State.IDLE
+                return State.IDLE, None
             for bounds in rules:
                 for index, least, greatest in bounds:
                     if index is not None:
@@ -85,14 +92,16 @@ class Window:
                     if value < least or value > greatest:
                         break
                 else:
-                    return State.ASKED
+                    return _ASKED
         except ValueError:
-            return State.ASKED
-        return State.BUSY
+            return _ASKED
+        return State.BUSY, steady(*[numbers[one] for one in steady_at]) if steady_at else None
 
     @cached_property
-    def _plan(self) -> tuple[list[slice], int | None, int | None, list[_Rule]]:
-        """The places of the numbers that are asked for, the indices of two of them, and the rules.
+    def _plan(self) -> tuple[list[slice], int | None, int | None, list[int], list[_Rule]]:
+        """The places of the numbers that are asked for, the indices of some of them, and the rules.
+
+        The third has those that tell of decoding, in their order; none where one is not printed.
 
         A bound of a rule has the index of its number, None for the tokens of one running request.
         """
@@ -106,13 +115,17 @@ class Window:
             return places.index(place)
 
         running, generation = index(self.running), index(self.generation)
+        shown = (
+            running, index(self.prompt), generation, index(self.waiting), index(self.cache_pct),
+        )  # fmt: skip
+        decoding = [one for one in shown if one is not None]
         rules: list[_Rule] = []
         for bounds in self.rules:
             moving = [one for one in bounds if not isinstance(one.place, float)]
             fixed = [one for one in bounds if isinstance(one.place, float)]
             if all(one.least <= one.place <= one.greatest for one in fixed):  # type: ignore[operator]
                 rules.append([(index(one.place), one.least, one.greatest) for one in moving])  # type: ignore[arg-type]
-        return places, running, generation, rules
+        return places, running, generation, decoding if len(decoding) == len(shown) else [], rules
 
 
 class Shape(NamedTuple):

@@ -24,6 +24,7 @@ _VERY_OFTEN = 6
 _MAX_LOUD = 2_048
 _MAX_LOUD_LINE = 512
 _MAX_SKELETONS = 1_024
+_ASKED = (State.ASKED, None)
 
 Sifted = list[tuple[int, bytes] | Summary]
 """Of a block's lines, in order, those to be read with their indices, and what the others come to."""
@@ -198,10 +199,10 @@ def _may_be_several(raw: bytes) -> bool:
 def _is_quiet(shape: Shape, block: Block, index: int) -> bool:
     """Tell a line that is nothing to any rule, and note it where the lines after it may need it."""
     if shape.origin is Origin.STATISTICS:
-        state = shape.window.state(block.raw[index]) if shape.window else State.ASKED
+        state, steady = shape.window.look(block.raw[index]) if shape.window else _ASKED
         if state is State.ASKED:
             return False
-        block.windows.append((index, state))
+        block.windows.append((index, state, steady))
     elif shape.origin is Origin.LOG:
         block.records.append(index)
     return True

@@ -1,11 +1,14 @@
 """Engine statistics and benchmark tables read as observations."""
 
 from collections import OrderedDict
+from collections.abc import Iterable
+from typing import TypeVar
 
 import regex
 
 from vllm_triage.expressions import expression
-from vllm_triage.lines import Line
+from vllm_triage.lines import BESIDE_STATISTICS, Line
+from vllm_triage.plateaus import Plateaus, Steady, steady
 
 _MAX_ENGINES = 1024
 _MAX_TABLE = 80
@@ -14,10 +17,15 @@ _PROMPT = expression(rf"prompt throughput: {_NUMBER}")
 _GENERATION = expression(rf"generation throughput: {_NUMBER}")
 _RUNNING = expression(r"Running: (\d+)")
 _WAITING = expression(r"(?:Waiting|Pending): (\d+)")
+_CACHE = expression(rf"KV cache usage: {_NUMBER}%")
+_PREFIX_HITS = expression(rf"Prefix cache hit rate: (?:GPU: )?{_NUMBER}%")
+_NUMBERS = (_RUNNING, _PROMPT, _GENERATION, _WAITING, _CACHE)
 _TITLE = expression(r"\s*(?:=+\s*)?(?:Serving )?Benchmark Result\s*(?:=+\s*)?$")
 _ROW = expression(
     r"\s*(?:---.{0,300}---|={3,}|[A-Z][\w .()/,%-]{2,60}:\s+-?[\d.,]+|[A-Z][\w .()/,%-]{2,60}:\s+inf)\s*$"
 )
+
+_T = TypeVar("_T")
 
 Observed = tuple[tuple[str, float], ...]
 
@@ -26,36 +34,89 @@ TABLE = "Benchmark Result"
 PER_REQUEST = "generation_tokens_per_s_per_request"
 """What a window does not print: tokens per second of one running request."""
 
+EARLIER = "earlier_generation_tokens_per_s"
+"""What the engine generated before with no more requests, in tokens per second."""
+OF_EARLIER = "generation_of_earlier_pct"
+"""How much of that it still generates."""
+PREFIX_HITS = "prefix_cache_hit_pct"
+"""How many of the prompts' tokens came from the prefix cache, where a line beside the window says so."""
+FROM_BEFORE = frozenset((EARLIER, OF_EARLIER))
+"""What a window shows only beside those before it."""
+
 
 class Windows:
     """The statistics lines of each engine; a window after a start or an idle time is left out."""
 
     def __init__(self) -> None:
         self._busy: OrderedDict[tuple[object, ...], bool] = OrderedDict()
+        self._plateaus: OrderedDict[tuple[object, ...], Plateaus] = OrderedDict()
+        self._prefix_hits: OrderedDict[tuple[object, ...], float] = OrderedDict()
+        self._speculating: OrderedDict[tuple[object, ...], None] = OrderedDict()
 
     def feed(self, line: Line) -> Observed | None:
         """Derive what a window does not print; None when it says nothing about a lasting state."""
         text = line.text
+        if text.startswith(BESIDE_STATISTICS):
+            self._beside(line)
+            return None
         key = (*line.key, engine(text))
         found = _RUNNING.search(text)
         running = int(found[1]) if found else 0
         generation = _value(_GENERATION, text)
+        window = _steady(text)
+        earlier = self._earlier(key, line, window)
         was_busy = self._busy.pop(key, None)
-        self._busy[key] = running > 0
-        if len(self._busy) > _MAX_ENGINES:
-            self._busy.popitem(last=False)
+        _keep(self._busy, key, running > 0)
         # A log may begin in the middle of a busy time: only a window that has done nothing is a start.
         is_first = was_busy is False or (was_busy is None and generation == 0.0)
         if running == 0 or is_first:
             return (("windows_idle", 1.0),)
-        return ((PER_REQUEST, generation / running),)
+        observed = [(PER_REQUEST, generation / running)]
+        hits = self._prefix_hits.get(line.key)
+        if hits is not None:
+            observed.append((PREFIX_HITS, hits))
+        if earlier:
+            observed += [(EARLIER, earlier), (OF_EARLIER, 100 * generation / earlier)]
+        return tuple(observed)
 
-    def skip(self, key: tuple[object, ...], *, is_busy: bool) -> None:
+    def skip(
+        self,
+        key: tuple[object, ...],
+        run: int | None,
+        windows: Iterable[Steady | None],
+        *,
+        is_busy: bool,
+    ) -> None:
         """Take windows of an engine that no rule asks for, of which the last was busy or not."""
-        self._busy.pop(key, None)
-        self._busy[key] = is_busy
-        if len(self._busy) > _MAX_ENGINES:
-            self._busy.popitem(last=False)
+        _keep(self._busy, key, is_busy)
+        plateaus = self._plateaus_of(key, run)
+        for window in windows:
+            plateaus.take(window)
+
+    def _beside(self, line: Line) -> None:
+        if not line.text.startswith("Prefix"):
+            _keep(self._speculating, line.key, None)
+            return
+        found = _PREFIX_HITS.match(line.text)
+        if found is not None:
+            _keep(self._prefix_hits, line.key, _value(_PREFIX_HITS, line.text))
+
+    def _earlier(self, key: tuple[object, ...], line: Line, window: Steady | None) -> float | None:
+        """What the engine generated before under the same conditions.
+
+        With speculative decoding the rate follows the text: nothing is told.
+        """
+        plateaus = self._plateaus_of(key, line.run)
+        found = plateaus.earlier(window) if window and line.key not in self._speculating else None
+        plateaus.take(window)
+        return found
+
+    def _plateaus_of(self, key: tuple[object, ...], run: int | None) -> Plateaus:
+        known = self._plateaus.get(key)
+        if known is None or known.run != run:
+            known = Plateaus(run)
+        _keep(self._plateaus, key, known)
+        return known
 
 
 def engine(text: str) -> str:
@@ -63,10 +124,26 @@ def engine(text: str) -> str:
     return text.partition(": ")[0] if text.startswith("Engine ") else ""
 
 
-def spans(text: str) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
-    """Where in a window the number of running requests and the generation throughput stand."""
-    running, generation = _RUNNING.search(text), _GENERATION.search(text)
-    return running and running.span(1), generation and generation.span(1)
+def spans(text: str) -> tuple[tuple[int, int] | None, ...]:
+    """Where in a window its numbers stand: those that `steady` takes, in that order."""
+    found = (pattern.search(text) for pattern in _NUMBERS)
+    return tuple(one and one.span(1) for one in found)
+
+
+def _steady(text: str) -> Steady | None:
+    places = spans(text)
+    try:
+        numbers = [float(text[slice(*place)]) for place in places if place]
+    except ValueError:
+        return None
+    return steady(*numbers) if len(numbers) == len(places) else None
+
+
+def _keep(table: OrderedDict[tuple[object, ...], _T], key: tuple[object, ...], value: _T) -> None:
+    table.pop(key, None)
+    table[key] = value
+    if len(table) > _MAX_ENGINES:
+        table.popitem(last=False)
 
 
 class Benchmark:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from vllm_triage.assembler import MAX_MESSAGE_LINES
 from vllm_triage.lines import Key, Origin, Owner
+from vllm_triage.plateaus import Steady
 from vllm_triage.runs import Served
 from vllm_triage.shapes import DIGITS, Record, Shape, State, owner, text_at
 
@@ -21,7 +22,7 @@ class Block:
     first: int
     raw: list[bytes]
     shapes: list[bytes]
-    windows: list[tuple[int, State]] = field(default_factory=list)
+    windows: list[tuple[int, State, Steady | None]] = field(default_factory=list)
     """The lines of statistics that are nothing to any rule, by their indices."""
     records: list[int] = field(default_factory=list)
     """The indices of logged records that are nothing to any rule."""
@@ -41,6 +42,8 @@ class Engine(NamedTuple):
     """Whether there were none in one of them."""
     ids: frozenset[str]
     """The patterns whose row of windows they end."""
+    windows: tuple[Steady | None, ...]
+    """What they show of decoding, in order."""
 
 
 class Summary(NamedTuple):
@@ -190,11 +193,12 @@ class Stretch:
     def _engines(self, source: str) -> dict[tuple[object, ...], Engine]:
         last: dict[tuple[bytes, ...], tuple[int, State]] = {}
         idle: set[tuple[bytes, ...]] = set()
+        decoding: dict[tuple[bytes, ...], list[Steady | None]] = {}
         ids: dict[tuple[bytes, ...], set[tuple[str, ...]]] = {}
         windows, raws = self.block.windows, self.block.raw
         shapes, known = self.block.shapes, self._known
         first, end = bisect_left(windows, (self.start,)), bisect_left(windows, (self.stop,))
-        for index, state in reversed(windows[first:end]):
+        for index, state, steady in reversed(windows[first:end]):
             shape = known[shapes[index]]
             if shape.window is None:
                 continue
@@ -202,15 +206,21 @@ class Stretch:
             if name not in last:
                 last[name] = index, state
                 ids[name] = {shape.window.ids}
+                decoding[name] = []
             elif shape.window.ids not in ids[name]:
                 ids[name].add(shape.window.ids)
             if state is State.IDLE:
                 idle.add(name)
+            if steady is not None or decoding[name][-1:] != [None]:
+                decoding[name].append(steady)
         out: dict[tuple[object, ...], Engine] = {}
         for name, (index, state) in reversed(last.items()):
             shape, raw = self.shape(index), raws[index]
             engine = shape.window and text_at(shape.window.engine, raw)
             out[(*shape.key(source, raw), engine or "")] = Engine(
-                state is not State.IDLE, name in idle, frozenset().union(*ids[name])
+                state is not State.IDLE,
+                name in idle,
+                frozenset().union(*ids[name]),
+                tuple(reversed(decoding[name])),
             )
         return out
