@@ -16,7 +16,7 @@ NAMES = (
     "visible_gpus", "engine", "device", "needed_driver", "model_folder", "named_model", "model_files", "download",
     "config_path", "network_interface", "signal_name", "pci_address", "module_package", "vllm_module", "shm_path", "flag_name",
     "refused_flag", "refused", "replacement", "replacement_why", "dropped_flag", "dropped_why", "flag_came_with",
-    "compute_capability",
+    "compute_capability", "reused_prefix_pct",
 )  # fmt: skip
 
 _FOLDER = expression(r"(?:/|\.{1,2}/|~|[A-Za-z]:\\)")
@@ -30,6 +30,7 @@ _CHOICE = expression(r"[\w.+-]+")
 _BUILT_FOR = expression(r"\+cu(\d\d)(\d)\b")
 _MAX_SIGNAL = 64
 _WITHOUT_POINT = 30
+_MOST_PCT = 80
 _SIGNAL_STATUS = 128
 
 
@@ -47,6 +48,7 @@ def derived(known: Mapping[str, object], run: Run | None) -> dict[str, str]:
         "network_interface": run.interface if run is not None else None,
         "engine": engine(run),
         "signal_name": _signal(known),
+        "reused_prefix_pct": _reused(known.get("prefix_cache_hit_pct")),
         "compute_capability": _capability(known.get("capability")),
     }
     gpus = visible_gpus(known, run)
@@ -231,3 +233,8 @@ def _first_value(rest: object) -> str | None:
         return text
     word = (text.split() or [""])[0]
     return word if PLAIN.fullmatch(word) else None
+
+
+def _reused(pct: object) -> str | None:
+    """A prefix-cache hit rate that leaves little to gain."""
+    return f"{pct:g}" if isinstance(pct, int | float) and pct >= _MOST_PCT else None

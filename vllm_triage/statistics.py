@@ -76,7 +76,7 @@ class Windows:
         if hits is not None:
             observed.append((PREFIX_HITS, hits))
         if earlier:
-            observed += [(EARLIER, earlier), (OF_EARLIER, 100 * generation / earlier)]
+            observed += [(EARLIER, earlier), (OF_EARLIER, round(100 * generation / earlier, 1))]
         return tuple(observed)
 
     def skip(
