@@ -109,8 +109,9 @@ def _incident(
 ) -> Incident:
     rule = catalogue.rules[group.kind]
     kind = group.kind
+    known = {**group.run.observed, **group.fields}
     facts = build(kind.area, {
-        name: redact(value) if isinstance(value, str) else value for name, value in group.fields.items()
+        name: redact(value) if isinstance(value, str) else value for name, value in known.items()
     })  # fmt: skip
     values = {
         name: redact(text) for name, text in values_of(facts, group.run, group.processes).items()

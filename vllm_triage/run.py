@@ -41,6 +41,8 @@ class Run:
     last_ready: int = 0
     lines: int = 0
     index: int = 0
+    observed: dict[str, str | float] = field(default_factory=dict)
+    """What artefacts beside the log tell of it, by the names of facts."""
 
     @property
     def version(self) -> str | None:

@@ -20,6 +20,8 @@ def tell(run: Run, observations: Sequence[Observation]) -> None:
                 run.torch_version = run.torch_version or str(value)
             elif name == "visible_gpus" and isinstance(value, float | int):
                 run.visible_gpus = run.visible_gpus or int(value)
+            else:
+                run.observed.setdefault(name, value)
 
 
 def joined(observations: Sequence[Observation], run: Run) -> list[Observation]:
