@@ -108,6 +108,8 @@ def _judged(item: Recogniser, observation: Observation, run: Run, position: int)
         Origin.ARTEFACT,
         table=observation.table,
     )
+    # How a server was found from outside is how it was before anybody said so.
+    position = -1 if observation.subject == "health" else position
     return Match(item, event, shown[0], fields, run, None, run.quantization, position)
 
 

@@ -86,6 +86,8 @@ def triage_paths(
         is_complete = scanner.read(
             source, _shifted(progress, done), can_stop=interrupted is not None
         )
+        if form is not None:
+            scanner.sources[-1] = scanner.sources[-1].model_copy(update={"format": form.name})
         done += source.bytes
         if not is_complete and interrupted is not None:
             interrupted()

@@ -29,11 +29,32 @@ class Format(NamedTuple):
         return cast("Reading", module.read(lines))
 
 
+def _asked(module: str, *beginnings: str) -> Callable[[str], bool]:
+    """Ask a reader's module, which is imported only for a file that begins so."""
+
+    def fits(head: str) -> bool:
+        if not head.startswith(beginnings):
+            return False
+        return bool(import_module(f"vllm_triage.artefacts.{module}").fits(head))
+
+    return fits
+
+
 def _is_prometheus(head: str) -> bool:
     return head.startswith(("# HELP ", "# TYPE ")) and ("vllm:" in head or "vllm_" in head)
 
 
-FORMATS: tuple[Format, ...] = (Format("prometheus", "prometheus", _is_prometheus),)
+FORMATS: tuple[Format, ...] = (
+    Format("prometheus", "prometheus", _is_prometheus),
+    Format("api-answer", "answers", _asked("answers", "{", "data:")),
+    Format(
+        "curl",
+        "transcripts",
+        _asked("transcripts", "HTTP/", "* ", "Note: Unn"),
+        is_log=True,
+    ),
+    Format("kubectl-describe", "pods", _asked("pods", "Name: "), is_log=True),
+)
 
 
 def format_of(head: str) -> Format | None:

@@ -1,0 +1,91 @@
+"""Pods as `kubectl describe pod` shows them."""
+
+from collections.abc import Iterator, Sequence
+
+from vllm_triage.artefacts.observations import Observation, Reading, Value
+from vllm_triage.expressions import expression
+from vllm_triage.lines import Line
+
+_FIELD = expression(
+    r"( {0,40})([A-Z][\w .-]{0,60}|[a-z0-9][a-z0-9-]{0,62}):(?: {1,40}(\S.{0,500}))?$"
+)
+_RELEASE = expression(
+    r"vllm[\w./-]{0,80}:v(\d{1,4}\.\d{1,4}(?:\.\d{1,4})?(?:\.post\d{1,3}|rc\d{1,3})?)(?:-\S*)?$"
+)
+_SECTIONS = ("Containers", "Init Containers")
+_CONTAINER_INDENT = 2
+_FIELD_INDENT = 4
+
+
+def fits(head: str) -> bool:
+    """Tell the description of a pod by its first lines."""
+    rows = head.split("\n", 3)
+    return (
+        len(rows) > 2
+        and rows[0].startswith("Name: ")
+        and rows[1].startswith("Namespace: ")
+        and "\nContainers:" in head
+    )
+
+
+def read(lines: Sequence[Line]) -> Reading:
+    """Read the states of a pod's containers: an observation each, and the release that an image names."""
+    return Reading(tuple(_containers(lines)))
+
+
+class _Container:
+    """What a description says of one container, field by field."""
+
+    def __init__(self, name: Line, unit: str | None) -> None:
+        self.values: dict[str, Value] = {"container": name.text.strip().rstrip(":")}
+        self.shown: dict[str, Line] = {"container": name}
+        if unit:
+            self.values["unit"] = unit
+        self._state = ""
+
+    def feed(self, indent: int, field: str, value: str, line: Line) -> None:
+        """Take one of its fields."""
+        if indent == _FIELD_INDENT:
+            self._state = field
+            if field == "Restart Count" and value.isdigit():
+                self.values["restarts"] = int(value[:9])
+            elif field == "Image" and "vllm" in value:
+                self.values["image"] = "vllm"
+        # A container that waits to be started again died before, of what its last state says.
+        elif self._state == "Last State" or (
+            self._state == "State" and "reason" not in self.values
+        ):
+            if field == "Reason":
+                self._put("reason" if self._state == "Last State" else "waiting", value, line)
+            elif field == "Exit Code" and value.isdigit():
+                self._put("exit_code", int(value[:9]), line)
+
+    def _put(self, name: str, value: Value, line: Line) -> None:
+        self.values[name] = value
+        self.shown[name] = line
+
+
+def _containers(lines: Sequence[Line]) -> Iterator[Observation]:
+    unit: str | None = None
+    section = ""
+    container: _Container | None = None
+    for line in lines:
+        found = _FIELD.match(line.text.rstrip())
+        if found is None:
+            continue
+        indent, field, value = len(found[1]), found[2], found[3] or ""
+        if indent <= _CONTAINER_INDENT and container is not None:
+            yield Observation("health", container.values, container.shown)
+            container = None
+        if indent == 0:
+            section = field
+            unit = value if field == "Name" and unit is None else unit
+        elif section in _SECTIONS and indent == _CONTAINER_INDENT:
+            container = _Container(line, unit)
+        elif container is not None:
+            container.feed(indent, field, value, line)
+            release = _RELEASE.search(value) if field == "Image" else None
+            if release is not None:
+                yield Observation("run", {"vllm_version": release[1]}, {"vllm_version": line})
+    if container is not None:
+        yield Observation("health", container.values, container.shown)
