@@ -105,4 +105,4 @@ def test_the_name_of_what_held_it_stays() -> None:
     assert redact("vllm serve --api-key abc123xyz meta-llama/Llama-3 --port 80") == (
         "vllm serve --api-key [redacted] meta-llama/Llama-3 --port 80"
     )
-    assert redact("--api-key one --api-key two x") == "--api-key [redacted] --api-key [redacted] x"
+    assert redact("--api-key one --api-key two") == "--api-key [redacted] --api-key [redacted]"
