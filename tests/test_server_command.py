@@ -155,6 +155,8 @@ ECHOES = {
         "python3 -m vllm.entrypoints.openai.api_server --model org/model --dtype half --max-model-len 4096"),
     "continued lines": (["docker run --gpus all \\", "  -e HF_TOKEN=hf_abcdefghijklmnop --rm \\", "  vllm/vllm-openai:v0.10.2 \\", "  --model org/model \\", "  --api-key s3cr3t --max-model-len 8192"],
         "docker run --gpus all -e 'HF_TOKEN=[redacted]' --rm vllm/vllm-openai:v0.10.2 --model org/model --api-key '[redacted]' --max-model-len 4096"),
+    "several keys": (["$ vllm serve org/model --api-key one two --max-model-len 8192"],
+        "vllm serve org/model --api-key '[redacted]' '[redacted]' --max-model-len 4096"),
     "a folder in the home": (["$ podman run --name vllm -v $(pwd)/m:/m -v ~/.cache:/c vllm/vllm-openai:latest --model org/model"],
         'podman run --name vllm -v "$PWD/m:/m" -v ~/.cache:/c vllm/vllm-openai:latest --model org/model --max-model-len 4096'),
     "a list of a manifest": (["      args:", "        - --model", '        - "org/model"', "        - --max-model-len=8192", "        - --trust-remote-code", "      env: []"],

@@ -16,6 +16,7 @@ _COMMANDS = {
     "kinds": "cli_pages",
     "filter": "cli_stream",
     "watch": "cli_watch",
+    "report": "cli_report",
     "check-rules": "cli_pages",
     "schema": "cli_pages",
 }

@@ -43,9 +43,23 @@ def suggested_command(run: Run | None, change: Mapping[str, str]) -> str | None:
         else:
             flags.pop("--no-" + flag.removeprefix("--"), None)
             flags[flag] = [text] if text else []
-    if flags == before:
+    return _built(run, run.model, flags) if flags != before else None
+
+
+def server_command(run: Run) -> str | None:
+    """How the server was started: the command that the log shows, else one with the arguments that it prints.
+
+    Secrets are replaced. None when the log shows neither.
+    """
+    if run.echo is not None:
+        return shell(_without_secrets(run.echo.words, run.echo.model))
+    if run.model is None or not run.arguments:
         return None
-    parts = ["python", "-m", SERVER_MODULE, "--model", run.model] if _is_module(run) else ["vllm", "serve", run.model]  # fmt: skip
+    return _built(run, run.model, _flags(run))
+
+
+def _built(run: Run, model: str, flags: Mapping[str, Sequence[str]]) -> str:
+    parts = ["python", "-m", SERVER_MODULE, "--model", model] if _is_module(run) else ["vllm", "serve", model]  # fmt: skip
     for flag, words in flags.items():
         parts += [flag, *words]
     return shlex.join(parts)
@@ -66,7 +80,7 @@ def _edited(echo: Echo, change: Mapping[str, str]) -> str | None:
         own = _with(own, flag, text, echo.model)
     if own == list(echo.words[echo.first :]):
         return None
-    return shell(_without_secrets([*echo.words[: echo.first], *own]))
+    return shell(_without_secrets([*echo.words[: echo.first], *own], echo.model))
 
 
 def _with(own: Sequence[str], flag: str, text: str, model: str | None) -> list[str]:
@@ -93,13 +107,22 @@ def _is_flag(word: str) -> bool:
     return word.startswith("-") and not word.lstrip("-")[:1].isdigit()
 
 
-def _without_secrets(words: Sequence[str]) -> list[str]:
+def _without_secrets(words: Sequence[str], model: str | None = None) -> list[str]:
     out: list[str] = []
+    flag, is_secret = "", False
     for word in words:
         name, sign, value = word.partition("=")
-        if out and (long_name(out[-1]) or "").removeprefix("--").replace("-", "_") in _SECRETS:
+        if _is_flag(word):
+            flag = (long_name(word) or "").removeprefix("--").replace("-", "_")
+            is_secret = flag in _SECRETS and not sign
+        elif is_secret and word != model:
             out.append(REDACTED)
-        elif sign and value and not value.startswith("$") and _SECRET_NAME.search(name):
+            # The server takes several keys.
+            is_secret = flag == "api_key"
+            continue
+        else:
+            is_secret = False
+        if sign and value and not value.startswith("$") and _SECRET_NAME.search(name):
             out.append(f"{name}={REDACTED}")
         else:
             out.append(word)

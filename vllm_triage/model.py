@@ -42,6 +42,8 @@ class RunInfo(Plain):
     """The model's hub id or path."""
     arguments: dict[str, str | int | float | bool | list[str] | None]
     """The arguments that differ from the defaults, by their Python names."""
+    command: str | None = None
+    """The command that started it as the log shows it, else one with its arguments; secrets redacted."""
     phase: Phase | None = None
     """How far it came; None when the log does not show it."""
     nccl_version: str | None = None

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import chain, islice
 from pathlib import Path
+from typing import IO
 
 from vllm_triage.artefacts.formats import Format, format_of
 from vllm_triage.catalogue import load
@@ -50,12 +51,13 @@ def triage_paths(
     progress: Progress | None = None,
     interrupted: Callable[[], None] | None = None,
     jobs: int = 1,
+    stdin: IO[bytes] | None = None,
 ) -> Report:
     """Triage files, folders, globs and `-` for standard input as one deployment.
 
     `progress` gets the bytes read so far. With `interrupted` a KeyboardInterrupt ends the
     reading, calls it, and the report tells what was found so far. Plain files over 64 MiB are
-    read by `jobs` processes, where the system can fork.
+    read by `jobs` processes, where the system can fork. `stdin` is read in the place of standard input.
 
     An input that cannot be read appears as a source with a `problem`.
     Raises SourceError when none can be read, RuleError when a rule folder is wrong.
@@ -68,7 +70,7 @@ def triage_paths(
     done = 0
     for path in expanded.paths:
         try:
-            reader = Reader(path)
+            reader = Reader(path, stream=stdin if path is None else None)
         except SourceError as error:
             problems.append(str(error))
             continue

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from vllm_triage.arguments import Value
+from vllm_triage.commands import server_command
 from vllm_triage.model import RunInfo
 from vllm_triage.run import Run
 
@@ -29,11 +30,13 @@ def run_infos(found: Sequence[Run], redact: Callable[[str], str]) -> tuple[RunIn
         ):
             continue
         info = run.info()
+        command = server_command(run)
         info = info.model_copy(
             update={
                 "arguments": {
                     name: _redacted(name, value, redact) for name, value in info.arguments.items()
-                }
+                },
+                "command": redact(command) if command else None,
             }
         )
         last = out[-1] if out else None

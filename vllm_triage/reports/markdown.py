@@ -1,5 +1,7 @@
 """Markdown to paste into a ticket."""
 
+from collections.abc import Sequence
+
 from vllm_triage.expressions import expression
 from vllm_triage.incidents import fact_texts
 from vllm_triage.model import Evidence, FixStep, Incident, Report
@@ -17,15 +19,15 @@ def render(report: Report) -> str:
         lines = sum(source.lines for source in report.sources)
         return f"**vllm-triage {report.tool_version}**: no incident in {lines} lines.\n"
     out = [
-        f"## {_escape(root.title)}",
+        f"## {escape(root.title)}",
         "",
         f"`{root.kind.value}` · {root.severity.value} · {root.confidence.value}",
     ]
-    out += ["", _escape(root.summary), "", f"**Cause.** {_escape(root.cause)}", ""]
+    out += ["", escape(root.summary), "", f"**Cause.** {escape(root.cause)}", ""]
     out += _facts(report, root)
-    out += ["**Evidence**", "", *_fenced(_lines(root.evidence)), ""]
+    out += ["**Evidence**", "", *fenced(_lines(root.evidence)), ""]
     if root.collect and root.role.value != "cause":
-        out += ["**Collect next**", "", *(f"- {_escape(item)}" for item in root.collect), ""]
+        out += ["**Collect next**", "", *(f"- {escape(item)}" for item in root.collect), ""]
     out += ["**Steps**", ""]
     for step in root.fix_steps:
         out += _step(step)
@@ -34,11 +36,11 @@ def render(report: Report) -> str:
             "",
             "**The server's command with the first change**",
             "",
-            *_fenced([root.suggested_command], "sh"),
+            *fenced([root.suggested_command], "sh"),
         ]
     out += _memory(root)
     if root.verify:
-        out += ["", f"**Verify.** {_escape(root.verify)}"]
+        out += ["", f"**Verify.** {escape(root.verify)}"]
     others = [incident for incident in report.incidents if incident is not root]
     if others:
         out += ["", "**Also seen**", ""]
@@ -64,7 +66,7 @@ def _facts(report: Report, incident: Incident) -> list[str]:
     return [
         "| fact | value |",
         "|---|---|",
-        *(f"| {name} | {_escape(clean(text))} |" for name, text in rows),
+        *(f"| {name} | {escape(clean(text))} |" for name, text in rows),
         "",
     ]
 
@@ -73,12 +75,12 @@ def _memory(incident: Incident) -> list[str]:
     out: list[str] = []
     if incident.memory is not None:
         whose, gap = heading(incident.memory)
-        out += ["", f"**{_escape(whose)}**" + (f": {gap}" if gap else "")]
+        out += ["", f"**{escape(whose)}**" + (f": {gap}" if gap else "")]
         shown = rows(incident.memory)
         if shown:
             out += ["", "| memory | size | of total |", "|---|---:|---:|"]
             out += [f"| {label} | {size} | {share} |" for label, size, share in shown]
-    return [*out, "", _escape(incident.cards)] if incident.cards else out
+    return [*out, "", escape(incident.cards)] if incident.cards else out
 
 
 def _lines(evidence: tuple[Evidence, ...]) -> list[str]:
@@ -86,21 +88,21 @@ def _lines(evidence: tuple[Evidence, ...]) -> list[str]:
 
 
 def _step(step: FixStep) -> list[str]:
-    note = f" _({_escape(step.why)})_" if step.why else ""
-    out = [f"{step.number}. {_escape(step.do)}{note}"]
+    note = f" _({escape(step.why)})_" if step.why else ""
+    out = [f"{step.number}. {escape(step.do)}{note}"]
     if step.command:
-        out += ["", *(f"   {line}" for line in _fenced([clean(step.command)], "sh")), ""]
+        out += ["", *(f"   {line}" for line in fenced([clean(step.command)], "sh")), ""]
     return out
 
 
-def _fenced(lines: list[str], language: str = "") -> list[str]:
+def fenced(lines: Sequence[str], language: str = "") -> list[str]:
     """A code block whose fence is longer than any run of backticks inside."""
     longest = max((len(run) for line in lines for run in _BACKTICKS.findall(line)), default=0)
     fence = "`" * max(3, longest + 1)
     return [fence + language, *lines, fence]
 
 
-def _escape(text: str) -> str:
+def escape(text: str) -> str:
     """Backticked code stays code; the rest cannot become markup, a link or a mention."""
     parts = clean(text).split("`")
     if len(parts) % 2 == 0:

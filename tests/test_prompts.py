@@ -1,0 +1,84 @@
+"""What users asked and got leaves with no report."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vllm_triage.prompts import PromptFilter
+
+# One line a wording of vLLM, first the oldest; `{}` stands for the text as Python writes it.
+WORDINGS = {
+    "0.2.7": "INFO 01-01 00:00:00 async_llm_engine.py:379] Received request cmpl-1: prompt: {}, sampling params: SamplingParams(n=1), prompt token ids: [1, 15043].",
+    "0.3.3": "INFO 01-01 00:00:00 async_llm_engine.py:436] Received request cmpl-1: prompt: {}, prefix_pos: None,sampling_params: SamplingParams(n=1), prompt_token_ids: [1, 15043], lora_request: None.",
+    "0.5.0": "INFO 01-01 00:00:00 async_llm_engine.py:561] Received request cmpl-1: prompt: {}, params: SamplingParams(n=1), prompt_token_ids: [1, 15043], lora_request: None.",
+    "0.10.0": "INFO 01-01 00:00:00 [logger.py:41] Received request cmpl-1: prompt: {}, params: SamplingParams(n=1), prompt_token_ids: [1, 15043], prompt_embeds shape: None, lora_request: None.",
+    "0.11.2": "DEBUG 01-01 00:00:00 [logger.py:41] Request cmpl-1 details: prompt: {}, prompt_token_ids: [1, 15043], prompt_embeds shape: None.",
+    "0.10.2 output": "INFO 01-01 00:00:00 [logger.py:66] Generated response cmpl-1: output: {}, output_token_ids: [1, 15043], finish_reason: stop",
+    "0.28.0 ids": "DEBUG 01-01 00:00:00 [request_logger.py:88] Generated response cmpl-1 details: output_token_ids: array('l', [1, 15043])",
+}
+BODIES = (
+    "ValidationError: {{'messages': [{{'role': 'user', 'content': {}}}], 'max_tokens': 5}}",
+    "INFO body: ChatMessage(role='user', content={}, name=None)",
+    "'input': {}, 'max_tokens': 5",
+)
+TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\r\n"), max_size=60)
+
+
+@pytest.mark.parametrize("release", WORDINGS)
+@given(text=TEXTS)
+def test_a_logged_request_keeps_no_word_of_its_text(release: str, text: str) -> None:
+    line = WORDINGS[release].format(repr(f"SECRET{text}SECRET"))
+    shown = PromptFilter()(line)
+
+    assert "SECRET" not in shown
+    assert "15043" not in shown
+    assert shown.partition("cmpl-1")[0] == line.partition("cmpl-1")[0]
+    assert ("params: SamplingParams(n=1)" in shown) == ("params: SamplingParams(n=1)" in line)
+
+
+@pytest.mark.parametrize("body", BODIES)
+@given(text=TEXTS)
+def test_a_quoted_body_keeps_no_word_of_its_text(body: str, text: str) -> None:
+    assert "SECRET" not in PromptFilter()(body.format(repr(f"SECRET{text}SECRET")))
+
+
+def test_a_request_inside_json_keeps_no_word() -> None:
+    line = r'{"log": "{\"role\": \"user\", \"content\": \"SECRET, said\", \"name\": 1}\n"}'
+
+    assert PromptFilter()(line) == r'{"log": "{\"role\": \"user\", \"content\": [prompt left out], \"name\": 1}\n"}'  # fmt: skip
+
+
+def test_a_prompt_cut_over_several_lines_is_left_out_to_its_end() -> None:
+    leave_out = PromptFilter()
+    rows = [
+        "INFO 01-01 00:00:00 [logger.py:41] Received request 1: prompt: 'SECRET",
+        "SECRET ERROR",
+        "SECRET', params: SamplingParams(n=1)",
+        "INFO 01-01 00:00:00 [logger.py:41] Received request 2: prompt: 'SECRET",
+        "ERROR 01-01 00:00:01 [core.py:1] died",
+        "Traceback (most recent call last):",
+    ]
+
+    assert [leave_out(row) for row in rows] == [
+        "INFO 01-01 00:00:00 [logger.py:41] Received request 1: prompt: [prompt left out]",
+        "[more of a prompt left out]",
+        "[prompt left out], params: SamplingParams(n=1)",
+        "INFO 01-01 00:00:00 [logger.py:41] Received request 2: prompt: [prompt left out]",
+        "ERROR 01-01 00:00:01 [core.py:1] died",
+        "Traceback (most recent call last):",
+    ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "INFO 01-01 00:00:00 [loggers.py:127] Engine 000: Avg prompt throughput: 10.0 tokens/s, Avg generation throughput: 5.0 tokens/s",
+        "Received request cmpl-1: params: SamplingParams(n=1), lora_request: None.",
+        "Request cmpl-1 details: prompt: None, prompt_token_ids: None, prompt_embeds shape: None.",
+        "ValueError: The prompt (total length 5000) is too long to fit into the model (context length 4096).",
+        "raise ValueError('content length is wrong')",
+        "args: {'model': 'org/name', 'response_role': 'assistant', 'chat_template_content_format': 'auto'}",
+    ],
+)
+def test_what_holds_no_prompt_stays(line: str) -> None:
+    assert PromptFilter()(line) == line
