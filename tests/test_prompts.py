@@ -52,7 +52,7 @@ def test_a_prompt_cut_over_several_lines_is_left_out_to_its_end() -> None:
     leave_out = PromptFilter()
     rows = [
         "INFO 01-01 00:00:00 [logger.py:41] Received request 1: prompt: 'SECRET",
-        "SECRET ERROR",
+        "SECRET ERROR: said",
         "SECRET', params: SamplingParams(n=1)",
         "INFO 01-01 00:00:00 [logger.py:41] Received request 2: prompt: 'SECRET",
         "ERROR 01-01 00:00:01 [core.py:1] died",

@@ -85,6 +85,7 @@ def excerpt(
     taking = _Taking(total, sorted({*anchors}), sorted({*starts}), context, is_whole)
     shown: list[tuple[int, Shown]] = []
     held = 0
+    farthest = max(total, context + 1)
     cleaned = cleaner()
     for first, data in reader.blocks():
         if not (taking.has(first, first + data.count(b"\n")) or _MARK in data):
@@ -93,13 +94,14 @@ def excerpt(
         for number, row in enumerate(data.split(b"\n"), first):
             text = cleaned(decoded(row))
             distance = taking.distance(number)
-            if distance is None:
+            if distance is None or distance > farthest:
                 continue
             shown.append((distance, Shown(number, text)))
             held += len(text) + 10
             if held > max_chars:
                 shown = _nearest(shown, max_chars // 2)
                 held = sum(len(one.text) + 10 for _, one in shown)
+                farthest = max((distance for distance, _ in shown), default=0)
     return Excerpt(reader.name, tuple(one for _, one in shown), max(total, 0), reader.problem)
 
 

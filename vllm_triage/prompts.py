@@ -26,7 +26,9 @@ _OF_BODY = expression(
 _VALUE = expression(r"[:=] ?\\{0,3}['\"]")
 _REQUESTS = ("Received request ", "Generated response ", " details: prompt")
 # Where a record of its own begins.
-_RECORD = expression(r"\b(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)\b[: ]{1,6}(?:\d\d-\d\d |\s|\S)")
+_RECORD = expression(
+    r"\b(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d |^[^a-z]{0,60}(?:INFO|WARNING|ERROR): {4,6}\S"
+)
 _GOES_ON = (
     "', params: ",
     '", params: ',
