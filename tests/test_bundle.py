@@ -199,6 +199,13 @@ def test_attached_files_are_taken_along(tmp_path: Path) -> None:
     assert "looks like a binary file" in done.stderr
 
 
+def test_the_documented_list_is_the_real_one(tmp_path: Path) -> None:
+    page = (FIXTURES.parent / "docs" / "report.md").read_text("utf-8")
+    run("report", "--no-system", "-o", tmp_path / "x.zip", LOG)
+
+    assert page.partition("```text\n")[2].partition("```")[0] == unpacked(tmp_path / "x.zip")["README.txt"]  # fmt: skip
+
+
 def test_the_issue_keeps_the_order_of_the_template() -> None:
     done = run("report", "--for-github", LOG)
     places = [done.stdout.index(heading) for heading in HEADINGS]
@@ -269,7 +276,7 @@ def test_a_long_line_is_cut_and_says_so(tmp_path: Path) -> None:
     path.write_text(f"{'x' * 100_000}\n")
     found = excerpt(Reader(path), total=1, is_whole=True, anchors=[])
 
-    assert found.lines[0].text == f"{'x' * MAX_LINE} [98000 characters left out]"
+    assert found.lines[0].text == f"{'x' * MAX_LINE} [91808 characters left out]"
 
 
 def test_the_lines_before_an_error_count_more_than_those_after() -> None:

@@ -15,7 +15,7 @@ WHOLE_BYTES = 262_144
 EDGE_LINES = 50
 """How many lines are taken of a larger log's beginning, of its end and after each start of a server."""
 MAX_CHARS = 2_097_152
-MAX_LINE = 2_000
+MAX_LINE = 8_192
 # Of a longer line the rest is not looked at.
 _MAX_READ = 16_384
 _MARK = b"PRIVATE KEY"

@@ -11,6 +11,7 @@ MAX_BODY = 65_536
 _MAX_ENVIRONMENT = 20_000
 _MAX_COMMAND = 6_000
 _MAX_TEXT = 2_000
+_MAX_LINE = 2_000
 _MAX_OTHERS = 10
 _RESERVE = 1_000
 _COLLECTED = "Collecting environment information"
@@ -140,7 +141,7 @@ def _rows(lines: list[Shown]) -> list[str]:
     for one in lines:
         if last and one.number != last + 1:
             rows.append("[...]")
-        rows.append(one.text)
+        rows.append(_cut(one.text, _MAX_LINE).replace("\n", " "))
         last = one.number
     return rows
 

@@ -20,7 +20,7 @@ _UNQUOTED = expression(
 _IDS = expression(r"(?<=token[_ ]ids: )(?:array\('\w', )?[\[(][^\])\n]*+[\])]?\)?")
 # The bodies of requests and answers, as errors and debugging output quote them.
 _OF_BODY = expression(
-    rf"(?<![\w.])(?:(\\{{0,3}}['\"])(?:prompt|content|generated_text|output_text|input)\1 ?: ?|(?:prompt|content|generated_text)=)"
+    rf"(?<![\w.])(?:(?P<key>\\{{0,3}}['\"])(?:prompt|content|generated_text|output_text|input)(?P=key) ?: ?|(?:prompt|content|generated_text)=)"
     rf"(?:\\{{1,3}}(?P<quote>['\"])(?:(?!\\{{1,3}}(?P=quote)).)*+\\{{0,3}}(?P=quote)?|{_LITERAL})"
 )
 _VALUE = expression(r"[:=] ?\\{0,3}['\"]")

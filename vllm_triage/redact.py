@@ -48,9 +48,8 @@ _VALUE = (
     r"(?:(?P<list>\[)[^\]\n]{0,2000}\]?|b?(?P<quote>\\{0,3}['\"])(?:(?!(?P=quote))[^\n]){3,2000}+(?P=quote)?"
     r"|[^\s'\",;&)}\]]{3,})"
 )
-_SEPARATOR = (
-    r"(?:\\{0,3}['\"])?(?:\s{0,3}[=:]\s{0,30}|(?<=['\"]),\s{0,3}(?=b?['\"])(?!['\"](?:--|value)))"
-)
+_SEPARATOR = r"(?:\\{0,3}['\"])?\s{0,3}[=:]\s{0,30}"
+_FLAG_NAMES = r"api[-_]key|token|passw(?:or)?d|passphrase|secret|access[-_]key|secret[-_]key"
 _WORD = r"(?:'[^'\n]{0,500}'?|\"[^\"\n]{0,500}\"?|[^\s'\",;\\]{1,500})"
 _RULES: tuple[tuple[regex.Pattern[str], str], ...] = (
     (
@@ -106,17 +105,21 @@ _RULES: tuple[tuple[regex.Pattern[str], str], ...] = (
         ),
         rf"\1\g<quote>{REDACTED}\g<quote>",
     ),
-    # --api-key X, api_key='X', "hf_token": ["X", "Y"], AWS_SECRET_ACCESS_KEY=X, (b'x-api-key', b'X'), ["--token", "X"];
+    # A header of a request as a pair of bytes, a flag and its value in a list: ["--token", "X"].
+    (
+        expression(
+            rf"(?i)((?:(?<!-)--(?=[a-z])|b['\"])[\w-]{{0,40}}?(?:{_FLAG_NAMES})['\"],\s{{0,3}})(?=b?['\"])(?!['\"]--){_NO_SECRET}{_VALUE}"
+        ),
+        rf"\1\g<quote>{REDACTED}\g<quote>",
+    ),
+    # --api-key X, api_key='X', "hf_token": ["X", "Y"], AWS_SECRET_ACCESS_KEY=X;
     # never max_tokens=128 or tokenizer=...
     (
         expression(rf"(?i)((?:{_NAMES}){_SEPARATOR}){_NO_SECRET}{_VALUE}"),
         rf"\1\g<quote>{REDACTED}\g<quote>",
     ),
 )
-_FLAG = (
-    r"(?i)(--[\w-]{0,40}?(?:api[-_]key|token|passw(?:or)?d|passphrase|secret|access[-_]key|secret[-_]key)(?:=| {1,9}))"
-    r"(?!'?\[redacted\]|['\"]?\$|-|<)"
-)
+_FLAG = rf"(?i)((?<!-)--(?=[a-z])[\w-]{{0,40}}?(?:{_FLAG_NAMES})(?:=| {{1,9}}))(?!'?\[redacted\]|['\"]?\$|-|<)"
 # The server takes several keys: all words up to the next flag, of which a model may be one.
 _KEYS = expression(
     rf"(?i)(--api[-_]key(?:=| {{1,9}}))(?!'?\[redacted\]|['\"]?\$|-|<){_WORD}(?: {{1,9}}(?!-|[A-Za-z][\w.-]{{0,60}}/[\w.]{{0,60}}[.-]){_WORD}){{0,15}}(?= {{1,9}}-|\s{{0,9}}$)"
@@ -141,7 +144,7 @@ _KEY_BEGINS = expression(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _KEY_ENDS = expression(r"-----END [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 # `- --api-key`, `"--token",`, `--api-key \` alone on a line: the next line is its value.
 _FLAG_ALONE = expression(
-    r"(?i)(?:^|[\s'\"])--[\w-]{0,40}?(?:api[-_]key|token|passw(?:or)?d|passphrase|secret|access[-_]key)['\"]?,?\s{0,9}\\?\s{0,9}$"
+    rf"(?i)(?:^|[\s'\"])--[\w-]{{0,40}}?(?:{_FLAG_NAMES})['\"]?,?\s{{0,9}}\\?\s{{0,9}}$"
 )
 # `- name: HF_TOKEN`, `"name": "HF_TOKEN",`: a line soon after holds its value.
 _NAME_ALONE = expression(
