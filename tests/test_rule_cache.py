@@ -132,7 +132,9 @@ def test_wrong_rules_are_not_kept(home: Path, rules: Path) -> None:
     assert not kept(home)
 
 
-@pytest.mark.parametrize("damage", ["cut", "empty", "flipped", "no JSON", "a list", "other files"])
+@pytest.mark.parametrize(
+    "damage", ["cut", "empty", "flipped", "no JSON", "a list", "numbers", "other files"]
+)
 def test_what_is_damaged_is_passed_over(
     damage: str, home: Path, rules: Path, checks: list[str]
 ) -> None:
@@ -143,6 +145,7 @@ def test_what_is_damaged_is_passed_over(
     other = {
         "no JSON": b"{",
         "a list": b"[]",
+        "numbers": b"[1, 2]",
         "other files": body.replace(b"permission", b"terminated"),
     }
     if damage in other:
@@ -250,6 +253,7 @@ def test_old_ones_go(home: Path, rules: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_what_is_kept_is_json(home: Path, rules: Path) -> None:
     load(rules)
     (path,) = kept(home)
-    told = json.loads(path.read_text("utf-8").partition("\n")[2])
+    said, asked = json.loads(path.read_text("utf-8").partition("\n")[2])
 
-    assert told["host/permission.toml"]["pattern"][0]["confidence"] == "likely"
+    assert said["host/permission.toml"]["pattern"][0]["confidence"] == "likely"
+    assert [*asked.values()] == [[["frobnicator ", " is lost"]]]

@@ -15,6 +15,7 @@ from vllm_triage.errors import RuleError
 from vllm_triage.kinds import Kind
 from vllm_triage.plain import made
 from vllm_triage.prebuilt import content
+from vllm_triage.prefilter import Ways
 from vllm_triage.rules import Extension, Rule, Topic
 from vllm_triage.tables import folder, parsed
 
@@ -29,6 +30,8 @@ class Catalogue(NamedTuple):
 
     rules: Mapping[Kind, Rule]
     topics: Mapping[str, Topic]
+    prefilter: Mapping[str, Ways] = {}
+    """What a text must hold for a user's regex to match it."""
 
 
 def files(root: Path) -> list[Path]:
@@ -133,9 +136,10 @@ def load(folders: Path | str | Sequence[Path | str] = (), *, builtin: bool = Tru
         base = _builtin()
         rules.update(base.rules)
         topics.update(base.topics)
+    prefilter: dict[str, Ways] = {}
     for root in [*installed.folders(), *environment, *extra]:
-        _add(rules, topics, root)
-    return Catalogue(rules, topics)
+        prefilter |= _add(rules, topics, root)
+    return Catalogue(rules, topics, prefilter)
 
 
 @cache
@@ -155,38 +159,41 @@ def _builtin() -> Catalogue:
     return Catalogue(rules, topics)
 
 
-def _add(rules: dict[Kind, Rule], topics: dict[str, Topic], root: Path) -> None:
-    for name, entry in _entries(root):
-        if isinstance(entry, Topic):
-            topics[name] = entry
-            continue
-        kind = Kind(name)
-        rules[kind] = entry.extended(rules[kind]) if isinstance(entry, Extension) else entry
-
-
-def _entries(root: Path) -> list[tuple[str, Entry]]:
-    """What the files of a folder say; a user's is not checked again until they change."""
-    contents = {path: _content(path, root) for path in files(root)}
-    if root == folder():
-        return [read(path, root=root) for path in contents]
-    named = {path.relative_to(root).as_posix(): content for path, content in contents.items()}
-    known = rule_cache.read(named)
+def _add(rules: dict[Kind, Rule], topics: dict[str, Topic], root: Path) -> Mapping[str, Ways]:
+    """Add what a folder's files say; give what a text must hold for a user's regexes to match it."""
+    contents = {path.relative_to(root).as_posix(): _content(path, root) for path in files(root)}
+    known = None if root == folder() else rule_cache.read(contents)
     if known is None:
-        known = {}
-        for (path, content), name in zip(contents.items(), named, strict=True):
-            known[name] = _checked(path, root, content)
-            _compile(path, made(_type(path, root, known[name]), known[name]))
-        rule_cache.write(named, known)
-    return [
-        (_name(path, root), made(_type(path, root, data), data))
-        for path, data in zip(contents, known.values(), strict=True)
-    ]
+        known = _known(contents, root)
+        if root != folder():
+            rule_cache.write(contents, known)
+    for name, data in known.files.items():
+        path = root / name
+        entry, kind = made(_type(path, root, data), data), _name(path, root)
+        if isinstance(entry, Topic):
+            topics[kind] = entry
+            continue
+        named = Kind(kind)
+        rules[named] = entry.extended(rules[named]) if isinstance(entry, Extension) else entry
+    return known.prefilter
 
 
-def _compile(where: Path, rule: Entry) -> None:
+def _known(contents: rule_cache.Contents, root: Path) -> rule_cache.Known:
+    known = rule_cache.Known({}, {})
+    for name, said in contents.items():
+        path = root / name
+        data = known.files[name] = _checked(path, root, said)
+        entry = made(_type(path, root, data), data)
+        if root != folder() and not isinstance(entry, Topic):
+            _compile(path, entry)
+            from vllm_triage.necessary import necessary
+
+            known.prefilter.update({one.regex: necessary(one.regex) for one in entry.pattern})
+    return known
+
+
+def _compile(where: Path, rule: Rule | Extension) -> None:
     """The built-in rules are proven by the tests; a user's must not fail in the middle of a log."""
-    if isinstance(rule, Topic):
-        return
     for text in _texts(rule):
         try:
             templates.parse(text)

@@ -12,10 +12,15 @@ from vllm_triage.run import Run
 
 def accepts(pattern: Pattern, level: Level, origin: Origin) -> bool:
     """Tell whether a pattern looks at lines of this level and sort at all."""
-    if pattern.artefact is not None:
-        return False
-    wanted = "log" if pattern.origin == "kernel" else pattern.origin
-    return pattern.level.rank <= level.rank and wanted in ("any", origin.value)
+    return pattern.level.rank <= level.rank and looks_at(pattern, origin)
+
+
+def looks_at(pattern: Pattern, origin: Origin) -> bool:
+    """Tell whether a pattern looks at lines of this sort, of some level."""
+    wanted = pattern.origin
+    return pattern.artefact is None and (
+        wanted in ("any", origin) or (wanted == "kernel" and origin is Origin.LOG)
+    )
 
 
 def raised_so(pattern: Pattern, event: Event) -> bool:

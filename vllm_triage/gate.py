@@ -54,33 +54,49 @@ class Gate(Generic[T]):
 
     def __init__(self, items: Iterable[tuple[tuple[str, ...], tuple[str, ...], T]]) -> None:
         groups: defaultdict[str, list[_Entry[T]]] = defaultdict(list)
-        numbered: set[str] = set()
+        every: set[str] = set()
         for number, (words, any_of, item) in enumerate(items):
-            numbered.update(word for word in (*words, *any_of) if _has_digit(word))
+            every.update(words, any_of)
             if not words:
                 for word in any_of:
                     groups[word].append(_Entry((), (), item, number))
                 continue
             longest = max(words, key=len)
-            rest = tuple(word for word in words if word != longest)
+            rest = tuple([word for word in words if word != longest])
             groups[longest].append(_Entry(rest, any_of, item, None))
-        self._numbered = tuple(sorted(numbered))
+        self._numbered = tuple(
+            sorted([word for word in every if not _ASCII_DIGITS.isdisjoint(word)])
+        )
         self._short: list[_Word[T]] = []
-        self._by_gram: defaultdict[str, list[_Word[T]]] = defaultdict(list)
+        self._by_gram: dict[str, list[_Word[T]]] = {}
         self._searches = 0
         self._literals: Literals | None = None
-        self._all: list[_Word[T]] = []
+        self._all = [
+            _Word(place, word, entries)
+            for place, (word, entries) in enumerate(sorted(groups.items()))
+        ]
+        self._share_out()
+
+    def _share_out(self) -> None:
+        """Give each word to one of its grams: one that is rare in logs and has few words yet."""
+        if len(self._all) <= _FEW:
+            self._short = self._all
+            return
         ordinary = _grams(ORDINARY)
-        for place, (word, entries) in enumerate(sorted(groups.items())):
-            item_word = _Word(place, word, entries)
-            self._all.append(item_word)
-            if len(word) < _GRAM or len(groups) <= _FEW:
-                self._short.append(item_word)
+        by_gram = self._by_gram
+        for item in self._all:
+            word = item.word
+            last = len(word) - _GRAM
+            if last < 0:
+                self._short.append(item)
                 continue
-            middle = (len(word) - _GRAM) // 2
-            grams = [word[start:][:_GRAM] for start in (0, middle, len(word) - _GRAM)]
-            gram = min(grams, key=lambda one: (one in ordinary, len(self._by_gram.get(one, ()))))
-            self._by_gram[gram].append(item_word)
+            best = least = None
+            for start in (0, last // 2, last):
+                gram = word[start : start + _GRAM]
+                taken = (gram in ordinary, len(by_gram.get(gram, ())))
+                if least is None or taken < least:
+                    best, least = gram, taken
+            by_gram.setdefault(best or "", []).append(item)
 
     def candidates(self, text: str) -> Iterator[T]:
         """Give the items that a text may match, each once."""
@@ -131,10 +147,6 @@ class Gate(Generic[T]):
             # The plain way goes on where an extension breaks.
             self._literals = None
             return None
-
-
-def _has_digit(text: str) -> bool:
-    return not _ASCII_DIGITS.isdisjoint(text)
 
 
 def _grams(text: str) -> set[str]:

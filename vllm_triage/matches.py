@@ -8,15 +8,16 @@ from typing import NamedTuple
 
 import regex
 
-from vllm_triage import precompiled
+from vllm_triage import precompiled, prefilter
 from vllm_triage.catalogue import Catalogue
-from vllm_triage.conditions import accepts, in_bounds, raised_so, satisfies
+from vllm_triage.conditions import accepts, in_bounds, looks_at, raised_so, satisfies
 from vllm_triage.events import Event
 from vllm_triage.expressions import expression
 from vllm_triage.gate import Gate
 from vllm_triage.kinds import Confidence, Kind, Level, Phase, Role, Severity
 from vllm_triage.lines import Line, Origin
 from vllm_triage.phases import phase_of, quantized_by
+from vllm_triage.prefilter import Ways, holds
 from vllm_triage.rules import Pattern, Rule
 from vllm_triage.run import Run
 from vllm_triage.statistics import engine
@@ -159,7 +160,7 @@ class Matcher:
             origin: Gate(
                 (item.pattern.keywords, item.pattern.any_of, item)
                 for item in every
-                if accepts(item.pattern, Level.ERROR, origin)
+                if looks_at(item.pattern, origin)
             )
             for origin in (Origin.LOG, Origin.ACCESS, Origin.STATISTICS)
         }
@@ -204,7 +205,9 @@ class Matcher:
         moment = _moment(event, run)
         for candidate in candidates:
             item = candidate.recogniser
-            if item.id in self.timed_out or not _fits(item.pattern, moment, run):
+            if (self.timed_out and item.id in self.timed_out) or not _fits(
+                item.pattern, moment, run
+            ):
                 continue
             if candidate.is_blind and candidate.is_tried:
                 found = candidate.found
@@ -242,8 +245,15 @@ class Matcher:
         return [
             _Candidate(item, is_blind(item.pattern.regex))
             for item in self._gates[event.origin].candidates(event.text)
-            if accepts(item.pattern, level, event.origin) and raised_so(item.pattern, event)
+            if accepts(item.pattern, level, event.origin)
+            and raised_so(item.pattern, event)
+            and holds(event.text, self._asked(item.pattern.regex))
         ]
+
+    def _asked(self, text: str) -> Ways:
+        """What a text must hold for a regex to match it."""
+        found = self.catalogue.prefilter.get(text)
+        return prefilter.built_in().get(text, ()) if found is None else found
 
     def _search(self, item: Recogniser, event: Event) -> _Found | None:
         pattern = item.pattern

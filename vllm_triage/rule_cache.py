@@ -9,20 +9,30 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from vllm_triage.prefilter import Ways
 from vllm_triage.versions import __version__
 
 OFF_VARIABLE = "VLLM_TRIAGE_NO_CACHE"
 _MAX_KEPT = 32
 _FORMAT = 1
 # A checkout's change in what is checked.
-_CHECKS = ("kinds.py", "rules.py", "rule_files.py", "catalogue.py", "templates.py")
+_CHECKS = (
+    "kinds.py", "rules.py", "rule_files.py", "catalogue.py", "templates.py", "necessary.py", "syntax.py",
+)  # fmt: skip
 
 Contents = Mapping[str, bytes]
 """The files of a folder by their names in it."""
-Checked = dict[str, dict[str, Any]]
-"""What each of the files says, as plain data that has been checked."""
+
+
+class Known(NamedTuple):
+    """What is known of a folder's files."""
+
+    files: dict[str, dict[str, Any]]
+    """What each of them says, as plain data that has been checked."""
+    prefilter: dict[str, Ways]
+    """What a text must hold for a regex of theirs to match it."""
 
 
 def folder() -> Path | None:
@@ -38,7 +48,7 @@ def folder() -> Path | None:
     return Path(home, "Library/Caches" if sys.platform == "darwin" else ".cache", "vllm-triage")
 
 
-def read(contents: Contents) -> Checked | None:
+def read(contents: Contents) -> Known | None:
     """What files with these contents say; None where that is not known."""
     place = folder()
     if place is None or not _is_ours(place):
@@ -52,13 +62,16 @@ def read(contents: Contents) -> Checked | None:
             return None
         import json
 
-        found: Any = json.loads(body)
-    except (OSError, ValueError):
+        said, asked = json.loads(body)
+        if [*said] != [*contents]:
+            return None
+        prefilter = {text: tuple(map(tuple, ways)) for text, ways in asked.items()}
+    except (OSError, ValueError, TypeError, AttributeError):
         return None
-    return found if isinstance(found, dict) and [*found] == [*contents] else None
+    return Known(said, prefilter)
 
 
-def write(contents: Contents, checked: Checked) -> None:
+def write(contents: Contents, known: Known) -> None:
     """Keep what files say, if that can be done."""
     place = folder()
     if place is None:
@@ -66,7 +79,7 @@ def write(contents: Contents, checked: Checked) -> None:
     import json
     import tempfile
 
-    body = json.dumps(checked, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
+    body = json.dumps(known, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
     try:
         if not _made(place):
             return
