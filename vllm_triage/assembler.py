@@ -111,9 +111,10 @@ class Assembler:
         windows: Iterable[Steady | None],
         *,
         is_busy: bool,
+        cache_pct: float,
     ) -> None:
         """Take windows of one engine that no rule asks for, of which the last was busy or not."""
-        self._windows.skip(key, run, windows, is_busy=is_busy)
+        self._windows.skip(key, run, windows, is_busy=is_busy, cache_pct=cache_pct)
 
     def quiet(self, since: int) -> list[Event]:
         """Give the last message of the processes that said nothing after line `since`."""

@@ -38,6 +38,8 @@ class Plateaus:
 
     def __init__(self, run: int | None) -> None:
         self.run = run
+        self.cache_pct: float | None = None
+        """KV cache in use at the end of the last window."""
         self._row: list[Steady] = []
         self._best: dict[float, Steady] = {}
 

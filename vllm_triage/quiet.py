@@ -113,6 +113,7 @@ class Quiet:
                 yield run
         for key, engine in part.engines:
             self._assembler.skip_windows(
-                key, runs.get(key[1]), engine.windows, is_busy=engine.is_busy
-            )
+                key, runs.get(key[1]), engine.windows,
+                is_busy=engine.is_busy, cache_pct=engine.cache_pct,
+            )  # fmt: skip
             self._matcher.skip_windows(key, None if engine.was_idle else engine.ids)

@@ -14,6 +14,7 @@ from vllm_triage.expressions import expression
 from vllm_triage.kinds import Level
 from vllm_triage.lines import REQUESTS, Key, Origin, Owner
 from vllm_triage.plateaus import Steady, steady
+from vllm_triage.statistics import number
 
 DIGITS = bytes.maketrans(b"123456789", b"000000000")
 """Makes a line its shape."""
@@ -96,6 +97,10 @@ class Window:
         except ValueError:
             return _ASKED
         return State.BUSY, steady(*[numbers[one] for one in steady_at]) if steady_at else None
+
+    def cache_use(self, raw: bytes) -> float:
+        """How much of the KV cache is in use, 0 where it is not printed."""
+        return (number(raw[self.cache_pct]) if self.cache_pct else None) or 0.0
 
     @cached_property
     def _plan(self) -> tuple[list[slice], int | None, int | None, list[int], list[_Rule]]:

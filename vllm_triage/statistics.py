@@ -4,8 +4,6 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import TypeVar
 
-import regex
-
 from vllm_triage.expressions import expression
 from vllm_triage.lines import BESIDE_STATISTICS, Line
 from vllm_triage.plateaus import Plateaus, Steady, steady
@@ -40,7 +38,9 @@ OF_EARLIER = "generation_of_earlier_pct"
 """How much of that it still generates."""
 PREFIX_HITS = "prefix_cache_hit_pct"
 """How many of the prompts' tokens came from the prefix cache, where a line beside the window says so."""
-FROM_BEFORE = frozenset((EARLIER, OF_EARLIER))
+CACHE_RISE = "kv_cache_rise_pct_per_request"
+"""How much of the KV cache each running request has taken since the window before."""
+FROM_BEFORE = frozenset((EARLIER, OF_EARLIER, CACHE_RISE))
 """What a window shows only beside those before it."""
 
 
@@ -60,18 +60,22 @@ class Windows:
             self._beside(line)
             return None
         key = (*line.key, engine(text))
-        found = _RUNNING.search(text)
-        running = int(found[1]) if found else 0
-        generation = _value(_GENERATION, text)
-        window = _steady(text)
-        earlier = self._earlier(key, line, window)
+        numbers = _numbers(text)
+        running, _, generation, _, cache_pct = (one or 0.0 for one in numbers)
+        plateaus = self._plateaus_of(key, line.run)
+        # With speculative decoding the rate follows the text.
+        window = _steady(numbers) if line.key not in self._speculating else None
+        earlier = window and plateaus.earlier(window)
+        plateaus.take(window)
+        before, plateaus.cache_pct = plateaus.cache_pct, cache_pct
         was_busy = self._busy.pop(key, None)
         _keep(self._busy, key, running > 0)
         # A log may begin in the middle of a busy time: only a window that has done nothing is a start.
         is_first = was_busy is False or (was_busy is None and generation == 0.0)
         if running == 0 or is_first:
             return (("windows_idle", 1.0),)
-        observed = [(PER_REQUEST, generation / running)]
+        rise = 0.0 if before is None else cache_pct - before
+        observed = [(PER_REQUEST, generation / running), (CACHE_RISE, round(rise, 1) / running)]
         hits = self._prefix_hits.get(line.key)
         if hits is not None:
             observed.append((PREFIX_HITS, hits))
@@ -86,10 +90,12 @@ class Windows:
         windows: Iterable[Steady | None],
         *,
         is_busy: bool,
+        cache_pct: float,
     ) -> None:
         """Take windows of an engine that no rule asks for, of which the last was busy or not."""
         _keep(self._busy, key, is_busy)
         plateaus = self._plateaus_of(key, run)
+        plateaus.cache_pct = cache_pct
         for window in windows:
             plateaus.take(window)
 
@@ -98,18 +104,9 @@ class Windows:
             _keep(self._speculating, line.key, None)
             return
         found = _PREFIX_HITS.match(line.text)
-        if found is not None:
-            _keep(self._prefix_hits, line.key, _value(_PREFIX_HITS, line.text))
-
-    def _earlier(self, key: tuple[object, ...], line: Line, window: Steady | None) -> float | None:
-        """What the engine generated before under the same conditions.
-
-        With speculative decoding the rate follows the text: nothing is told.
-        """
-        plateaus = self._plateaus_of(key, line.run)
-        found = plateaus.earlier(window) if window and line.key not in self._speculating else None
-        plateaus.take(window)
-        return found
+        hits = found and number(found[1])
+        if hits is not None:
+            _keep(self._prefix_hits, line.key, hits)
 
     def _plateaus_of(self, key: tuple[object, ...], run: int | None) -> Plateaus:
         known = self._plateaus.get(key)
@@ -130,13 +127,21 @@ def spans(text: str) -> tuple[tuple[int, int] | None, ...]:
     return tuple(one and one.span(1) for one in found)
 
 
-def _steady(text: str) -> Steady | None:
-    places = spans(text)
+def _numbers(text: str) -> list[float | None]:
+    return [place and number(text[slice(*place)]) for place in spans(text)]
+
+
+def _steady(numbers: list[float | None]) -> Steady | None:
+    known = [one for one in numbers if one is not None]
+    return steady(*known) if len(known) == len(numbers) else None
+
+
+def number(text: str | bytes) -> float | None:
+    """A printed number; None where it is none."""
     try:
-        numbers = [float(text[slice(*place)]) for place in places if place]
+        return float(text)
     except ValueError:
         return None
-    return steady(*numbers) if len(numbers) == len(places) else None
 
 
 def _keep(table: OrderedDict[tuple[object, ...], _T], key: tuple[object, ...], value: _T) -> None:
@@ -173,11 +178,3 @@ class Benchmark:
         """Give the open table."""
         rows, self._rows = tuple(self._rows), []
         return (rows, ()) if len(rows) > 2 else None
-
-
-def _value(pattern: regex.Pattern[str], text: str) -> float:
-    found = pattern.search(text)
-    try:
-        return float(found[1]) if found else 0.0
-    except ValueError:
-        return 0.0

@@ -44,6 +44,8 @@ class Engine(NamedTuple):
     """The patterns whose row of windows they end."""
     windows: tuple[Steady | None, ...]
     """What they show of decoding, in order."""
+    cache_pct: float
+    """KV cache in use at the end of the last, 0 to 100."""
 
 
 class Summary(NamedTuple):
@@ -216,11 +218,14 @@ class Stretch:
         out: dict[tuple[object, ...], Engine] = {}
         for name, (index, state) in reversed(last.items()):
             shape, raw = self.shape(index), raws[index]
-            engine = shape.window and text_at(shape.window.engine, raw)
+            if shape.window is None:
+                continue
+            engine = text_at(shape.window.engine, raw)
             out[(*shape.key(source, raw), engine or "")] = Engine(
                 state is not State.IDLE,
                 name in idle,
                 frozenset().union(*ids[name]),
                 tuple(reversed(decoding[name])),
+                shape.window.cache_use(raw),
             )
         return out
