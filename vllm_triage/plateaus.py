@@ -2,9 +2,10 @@
 
 from typing import NamedTuple
 
+MAX_PROMPT = 50.0
+"""Prompt tokens a second up to which an engine does little but decode."""
 _ROW = 3
 _MAX_LEVELS = 64
-_MAX_PROMPT = 50.0
 # Attention costs at most in proportion to the tokens in the cache; what is printed has one decimal.
 _MORE_CACHE = 1.5
 _LEAST_PCT = 0.1
@@ -25,7 +26,7 @@ def steady(
     running: float, prompt: float, generation: float, waiting: float, cache_pct: float
 ) -> Steady | None:
     """What a window shows of decoding; None where requests wait or prompts are computed."""
-    if running and not waiting and prompt <= _MAX_PROMPT:
+    if running and not waiting and prompt <= MAX_PROMPT:
         return Steady(running, generation, cache_pct)
     return None
 

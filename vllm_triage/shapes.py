@@ -13,7 +13,7 @@ from typing import NamedTuple
 from vllm_triage.expressions import expression
 from vllm_triage.kinds import Level
 from vllm_triage.lines import REQUESTS, Key, Origin, Owner
-from vllm_triage.plateaus import Steady, steady
+from vllm_triage.plateaus import MAX_PROMPT, Steady
 from vllm_triage.statistics import number
 
 DIGITS = bytes.maketrans(b"123456789", b"000000000")
@@ -57,6 +57,7 @@ class Bound(NamedTuple):
 
 
 _Rule = list[tuple[int | None, float, float]]
+_Plan = tuple[list[slice], int | None, int | None, tuple[int, int, int] | None, list[_Rule]]
 
 
 @dataclass(frozen=True)
@@ -96,17 +97,22 @@ class Window:
                     return _ASKED
         except ValueError:
             return _ASKED
-        return State.BUSY, steady(*[numbers[one] for one in steady_at]) if steady_at else None
+        if steady_at is None:
+            return State.BUSY, None
+        prompt_at, waiting_at, cache_at = steady_at
+        if generation_at is None or numbers[waiting_at] or numbers[prompt_at] > MAX_PROMPT:
+            return State.BUSY, None
+        return State.BUSY, Steady(running, numbers[generation_at], numbers[cache_at])
 
     def cache_use(self, raw: bytes) -> float:
         """How much of the KV cache is in use, 0 where it is not printed."""
         return (number(raw[self.cache_pct]) if self.cache_pct else None) or 0.0
 
     @cached_property
-    def _plan(self) -> tuple[list[slice], int | None, int | None, list[int], list[_Rule]]:
+    def _plan(self) -> _Plan:
         """The places of the numbers that are asked for, the indices of some of them, and the rules.
 
-        The third has those that tell of decoding, in their order; none where one is not printed.
+        The third are those of prompts, waiting requests and the cache, None where one is not printed.
 
         A bound of a rule has the index of its number, None for the tokens of one running request.
         """
@@ -120,17 +126,17 @@ class Window:
             return places.index(place)
 
         running, generation = index(self.running), index(self.generation)
-        shown = (
-            running, index(self.prompt), generation, index(self.waiting), index(self.cache_pct),
-        )  # fmt: skip
-        decoding = [one for one in shown if one is not None]
+        prompt, waiting, cache = index(self.prompt), index(self.waiting), index(self.cache_pct)
+        steady_at = None
+        if prompt is not None and waiting is not None and cache is not None:
+            steady_at = prompt, waiting, cache
         rules: list[_Rule] = []
         for bounds in self.rules:
             moving = [one for one in bounds if not isinstance(one.place, float)]
             fixed = [one for one in bounds if isinstance(one.place, float)]
             if all(one.least <= one.place <= one.greatest for one in fixed):  # type: ignore[operator]
                 rules.append([(index(one.place), one.least, one.greatest) for one in moving])  # type: ignore[arg-type]
-        return places, running, generation, decoding if len(decoding) == len(shown) else [], rules
+        return places, running, generation, steady_at, rules
 
 
 class Shape(NamedTuple):

@@ -63,9 +63,10 @@ class Windows:
         numbers = _numbers(text)
         running, _, generation, _, cache_pct = (one or 0.0 for one in numbers)
         plateaus = self._plateaus_of(key, line.run)
+        window = _steady(numbers)
         # With speculative decoding the rate follows the text.
-        window = _steady(numbers) if line.key not in self._speculating else None
-        earlier = window and plateaus.earlier(window)
+        is_plain = line.key not in self._speculating
+        earlier = plateaus.earlier(window) if window and is_plain else None
         plateaus.take(window)
         before, plateaus.cache_pct = plateaus.cache_pct, cache_pct
         was_busy = self._busy.pop(key, None)

@@ -213,8 +213,9 @@ class Stretch:
                 ids[name].add(shape.window.ids)
             if state is State.IDLE:
                 idle.add(name)
-            if steady is not None or decoding[name][-1:] != [None]:
-                decoding[name].append(steady)
+            rows = decoding[name]
+            if steady is not None or not rows or rows[-1] is not None:
+                rows.append(steady)
         out: dict[tuple[object, ...], Engine] = {}
         for name, (index, state) in reversed(last.items()):
             shape, raw = self.shape(index), raws[index]
