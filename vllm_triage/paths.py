@@ -137,6 +137,14 @@ def _folder(root: Path, problems: list[str]) -> list[Path | None]:
 
     # Symbolic links to folders are not followed, so no loop can arise.
     for folder, folders, names in os.walk(root, onerror=unlisted):
+        if _is_model_folder(names):
+            # Its weights and vocabulary are no logs; beside weights lies the model once more.
+            if any(map(_is_weights, names)):
+                folders.clear()
+            names = [name for name in names if name in _MODEL_FILES or _is_log_name(name)]
+        if "snapshots" in folders and "blobs" in folders:
+            # The hub's cache: snapshots name the files that lie in blobs.
+            folders.remove("blobs")
         folders.sort()
         for name in sorted(names):
             path = Path(folder, name)
@@ -151,6 +159,32 @@ def _folder(root: Path, problems: list[str]) -> list[Path | None]:
     return found
 
 
+_MODEL_FILES = frozenset(
+    ("config.json", "generation_config.json", "hf_quant_config.json", "params.json", "quantize_config.json",
+     "quant_config.json", "tokenizer_config.json", "model.safetensors.index.json")
+)  # fmt: skip
+_OF_MODEL = ("tokenizer.json", "tokenizer_config.json", "model.safetensors.index.json")
+_LOG_ENDS = (".log", ".out", ".err", ".txt")
+
+
+def _is_model_folder(names: Sequence[str]) -> bool:
+    """Tell a folder that holds a model by its config beside weights or a tokenizer."""
+    return bool({"config.json", "params.json"}.intersection(names)) and any(
+        name in _OF_MODEL or _is_weights(name) for name in names
+    )
+
+
+def _is_weights(name: str) -> bool:
+    return name.endswith((".safetensors", ".gguf")) or name.startswith(
+        ("pytorch_model", "consolidated.")
+    )
+
+
+def _is_log_name(name: str) -> bool:
+    stem = name.removesuffix(".gz").removesuffix(".bz2").removesuffix(".xz").removesuffix(".zst")
+    return stem.lower().endswith(_LOG_ENDS) and not stem.startswith(("merges.", "vocab."))
+
+
 def _is_text(path: Path) -> bool:
     with path.open("rb") as file:
         head = file.read(SNIFF)
@@ -163,6 +197,9 @@ def is_binary(head: bytes) -> bool:
     """Tell a file that is no text by its first bytes."""
     if head.startswith((b"\xff\xfe", b"\xfe\xff", b"\xef\xbb\xbf")):
         return False
+    if head[4:9] == b"\0\0\0\0{":
+        # A safetensors file: the length of its header, and the header's JSON.
+        return True
     odd = sum(head.count(byte) for byte in _CONTROL)
     return head.count(0) * 10 > len(head) or odd * 30 > len(head)
 
