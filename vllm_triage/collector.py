@@ -15,7 +15,7 @@ from vllm_triage.groups import (
     unrecognised,
 )
 from vllm_triage.kinds import Confidence, Kind, Phase, Role, Severity
-from vllm_triage.lines import Line
+from vllm_triage.lines import Line, Origin
 from vllm_triage.matches import Match, Unknown
 from vllm_triage.phases import in_engine
 from vllm_triage.run import Run
@@ -198,6 +198,8 @@ class Collector:
         recogniser = item.recogniser
         rank = (
             -int(recogniser.role is not Role.CAUSE),
+            # What a log says is nearer to what happened than what lies beside it.
+            -int(item.event.origin is Origin.ARTEFACT),
             -list(Confidence).index(recogniser.pattern.confidence),
             -int(item.event.restored),
             # A record says it more plainly than an exception that went through several hands.

@@ -311,7 +311,8 @@ class Scanner:
         if evidence.is_empty:
             return
         run = self._runs.latest(evidence.first)
-        evidence.tell(run)
+        for one in self._runs.all:
+            evidence.tell(one)
         for match in evidence.matches(run, self._position):
             self._position += 1
             self._collector.add(match)
