@@ -119,18 +119,26 @@ def higher_max_num_batched_tokens(current: float | None) -> str | None:
     return next((str(value) for value in _BATCHED_TOKENS if value > current), NONE_FITS)
 
 
+def _splits(size: int, heads: float | None, kv_heads: float | None) -> bool:
+    """Tell whether so many ranks can share the heads: key-value heads are split evenly, or repeated."""
+    if heads and int(heads) % size != 0:
+        return False
+    return not kv_heads or max(int(kv_heads), size) % min(int(kv_heads), size) == 0
+
+
 def fitting_tensor_parallel_size(
-    heads: float | None, gpus: float | None, current: float | None
+    heads: float | None, gpus: float | None, current: float | None, kv_heads: float | None = None
 ) -> str | None:
     """The largest divisor of the attention heads that the GPUs can hold, other than the current size.
 
+    With the key-value heads known it divides them too, or is a multiple of them.
     Without the number of GPUs: one that is smaller than the current size. None when unknown.
     """
     limit = gpus if gpus is not None else (current - 1 if current else None)
     if limit is None or limit < 1:
         return None
     for size in range(int(min(limit, 1024)), 0, -1):
-        if (heads is None or int(heads) % size == 0) and size != current:
+        if _splits(size, heads, kv_heads) and size != current:
             return str(size)
     return None
 
@@ -143,7 +151,11 @@ def least_gpus(weights_bytes: float | None, gpu_bytes: float | None) -> int | No
 
 
 def higher_tensor_parallel_size(
-    heads: float | None, gpus: float | None, current: float | None, least: int | None = None
+    heads: float | None,
+    gpus: float | None,
+    current: float | None,
+    least: int | None = None,
+    kv_heads: float | None = None,
 ) -> str | None:
     """The next divisor of the attention heads above the current size that the GPUs can hold.
 
@@ -154,7 +166,7 @@ def higher_tensor_parallel_size(
         return None
     at_most = int(min(gpus if gpus is not None else 1024, 1024))
     for size in range(max(int(current or 1) + 1, least or 1), at_most + 1):
-        if int(heads) % size == 0 if heads else size & (size - 1) == 0:
+        if _splits(size, heads, kv_heads) if heads else size & (size - 1) == 0:
             return str(size)
     return NONE_FITS
 
