@@ -80,6 +80,10 @@ class OomFacts(Facts):
     """The memory left for the KV cache."""
     weights_bytes: int | None = None
     """The model's weights."""
+    checkpoint_bytes: int | None = None
+    """All weights together, as the checkpoint's files hold them."""
+    weights_of_card_pct: float | None = None
+    """What one card's part of the checkpoint takes of the card."""
     gpu_memory_utilization: float | None = None
     """The share of the GPU that vLLM may use, 0 to 1."""
     max_model_len: int | None = None
@@ -312,6 +316,8 @@ class DistributedFacts(Facts):
     """An environment variable."""
     num_heads: int | None = None
     """Attention heads of the model."""
+    num_kv_heads: int | None = None
+    """Key-value heads of the model."""
     tensor_parallel_size: int | None = None
     """The tensor parallel size asked for."""
     pipeline_parallel_size: int | None = None

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Sequence
 from math import prod
 
-from vllm_triage import cards, templates, weights
+from vllm_triage import cards, checkpoints, templates, weights
 from vllm_triage.arguments import number
 from vllm_triage.catalogue import Catalogue
 from vllm_triage.causes import order
@@ -109,7 +109,8 @@ def _incident(
 ) -> Incident:
     rule = catalogue.rules[group.kind]
     kind = group.kind
-    known = {**group.run.observed, **group.fields}
+    observed = group.run.observed
+    known = {**observed, **checkpoints.facts(kind, observed, group.fields), **group.fields}
     facts = build(kind.area, {
         name: redact(value) if isinstance(value, str) else value for name, value in known.items()
     })  # fmt: skip
@@ -173,12 +174,13 @@ def _memory(group: Group, facts: AnyFacts) -> MemoryBudget | None:
 
 
 def _cards(group: Group) -> str | None:
-    """Which cards hold the weights: those that the log measured, else those that the name states."""
+    """Which cards hold the weights: as its files or the log measure them, else as the name states."""
     run = group.run
     if _is_on_cpu(group):
         return None
     name, quantization = run.model or "", group.quantization or run.quantization
-    named, measured = weights.model_weights_bytes(name, quantization), _measured_weights(run)
+    named = weights.model_weights_bytes(name, quantization)
+    measured = number(run.observed, "checkpoint_bytes") or _measured_weights(run)
     width = weights.bytes_per_parameter(name, quantization)
     if measured is not None and (named is None or not 0.67 < measured / named < 1.5):
         # A local folder may hold weights of any width.

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from vllm_triage.arguments import Value
+from vllm_triage.checkpoints import UNNAMED
 from vllm_triage.echoes import Echo, EchoReader
 from vllm_triage.kinds import Phase
 from vllm_triage.memory import Memory
@@ -51,12 +52,13 @@ class Run:
 
     @property
     def quantization(self) -> str | None:
-        """The quantization method that the arguments or the engine's config name."""
+        """The quantization method that the arguments, the engine's config or the checkpoint name."""
         for values in (self.arguments, self.config):
             value = values.get("quantization")
             if isinstance(value, str) and value not in ("None", ""):
                 return value
-        return None
+        named = self.observed.get("config_method")
+        return named if isinstance(named, str) and named != UNNAMED else None
 
     def info(self, restarts: int = 0) -> RunInfo:
         """The run as a report shows it."""

@@ -112,8 +112,11 @@ def _suggestions(
     batched = number(arguments, "max_num_batched_tokens")
     sequences = fact("max_num_seqs") or number(arguments, "max_num_seqs")
     port = fact("port") or number(arguments, "port")
+    observed = run.observed if run else {}
+    heads = fact("num_heads") or number(observed, "model_num_heads")
+    kv_heads = fact("num_kv_heads") or number(observed, "model_num_kv_heads")
     split = suggest.split_parallel_sizes(
-        fact("num_heads"), fact("gpu_count"), fact("tensor_parallel_size") or parallel
+        heads, fact("gpu_count"), fact("tensor_parallel_size") or parallel
     )
     found = {
         "split_tensor_parallel_size": split[0] if split else None,
@@ -139,13 +142,14 @@ def _suggestions(
         "lower_max_num_batched_tokens": suggest.lower_max_num_batched_tokens(batched, sequences),
         "higher_max_num_batched_tokens": suggest.higher_max_num_batched_tokens(batched),
         "higher_tensor_parallel_size": suggest.higher_tensor_parallel_size(
-            fact("num_heads"),
+            heads,
             visible_gpus(known, run),
             parallel,
             _least_gpus(run, fact("total_bytes")),
+            kv_heads,
         ),
         "fitting_tensor_parallel_size": suggest.fitting_tensor_parallel_size(
-            fact("num_heads"), fact("gpu_count"), parallel
+            heads, fact("gpu_count"), parallel, kv_heads
         ),
         "free_port": suggest.free_port(port),
     }
@@ -153,9 +157,12 @@ def _suggestions(
 
 
 def _least_gpus(run: Run | None, gpu_bytes: float | None) -> int | None:
-    if run is None or run.model is None:
+    if run is None:
         return None
-    return suggest.least_gpus(model_weights_bytes(run.model, run.quantization), gpu_bytes)
+    size = number(run.observed, "checkpoint_bytes")
+    if size is None and run.model is not None:
+        size = model_weights_bytes(run.model, run.quantization)
+    return suggest.least_gpus(size, gpu_bytes)
 
 
 def _rank(known: Mapping[str, object]) -> int | None:

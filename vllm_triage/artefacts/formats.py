@@ -44,6 +44,14 @@ def _is_prometheus(head: str) -> bool:
     return head.startswith(("# HELP ", "# TYPE ")) and ("vllm:" in head or "vllm_" in head)
 
 
+def _is_model_file(head: str) -> bool:
+    if not head.startswith("{"):
+        return False
+    from vllm_triage.artefacts.model_files import sort_of
+
+    return sort_of(head) is not None
+
+
 FORMATS: tuple[Format, ...] = (
     Format("prometheus", "prometheus", _is_prometheus),
     Format("api-answer", "answers", _asked("answers", "{", "data:")),
@@ -54,6 +62,7 @@ FORMATS: tuple[Format, ...] = (
         is_log=True,
     ),
     Format("kubectl-describe", "pods", _asked("pods", "Name: "), is_log=True),
+    Format("model-file", "model_files", _is_model_file),
 )
 
 

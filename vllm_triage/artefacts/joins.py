@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from vllm_triage.artefacts import model_joins
 from vllm_triage.artefacts.observations import Observation
 from vllm_triage.run import Run
 
@@ -22,8 +23,10 @@ def tell(run: Run, observations: Sequence[Observation]) -> None:
                 run.visible_gpus = run.visible_gpus or int(value)
             else:
                 run.observed.setdefault(name, value)
+    for name, value in model_joins.observed(observations, run).items():
+        run.observed.setdefault(name, value)
 
 
 def joined(observations: Sequence[Observation], run: Run) -> list[Observation]:
     """The observations, and what follows from several of them or from one and the run."""
-    return list(observations)
+    return list(model_joins.joined(observations, run))
