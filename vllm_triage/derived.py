@@ -16,7 +16,7 @@ NAMES = (
     "visible_gpus", "engine", "device", "needed_driver", "model_folder", "named_model", "model_files", "download",
     "config_path", "network_interface", "signal_name", "pci_address", "module_package", "vllm_module", "shm_path", "flag_name",
     "refused_flag", "refused", "replacement", "replacement_why", "dropped_flag", "dropped_why", "flag_came_with",
-    "compute_capability", "reused_prefix_pct",
+    "compute_capability", "reused_prefix_pct", "weights_exceed_card",
 )  # fmt: skip
 
 _FOLDER = expression(r"(?:/|\.{1,2}/|~|[A-Za-z]:\\)")
@@ -29,6 +29,7 @@ _CHOICE = expression(r"[\w.+-]+")
 # torch 2.7.1+cu128, vLLM 0.8.5+cu121.
 _BUILT_FOR = expression(r"\+cu(\d\d)(\d)\b")
 _MAX_SIGNAL = 64
+_MAX_PARALLEL = 4096
 _WITHOUT_POINT = 30
 _MOST_PCT = 80
 _SIGNAL_STATUS = 128
@@ -50,6 +51,7 @@ def derived(known: Mapping[str, object], run: Run | None) -> dict[str, str]:
         "signal_name": _signal(known),
         "reused_prefix_pct": _reused(known.get("prefix_cache_hit_pct")),
         "compute_capability": _capability(known.get("capability")),
+        "weights_exceed_card": _exceeding(known, run),
     }
     gpus = visible_gpus(known, run)
     if gpus is not None:
@@ -154,6 +156,21 @@ def _capability(value: object) -> str | None:
     if not isinstance(value, int | float):
         return None
     return f"{value / 10 if value >= _WITHOUT_POINT else value:.1f}"
+
+
+def _exceeding(known: Mapping[str, object], run: Run | None) -> str | None:
+    """What the weights take of each card, where no card can hold its part: `141.1 GB of 84.9 GB`."""
+    weights, card = known.get("checkpoint_bytes"), known.get("total_bytes")
+    if run is None or not isinstance(weights, int) or not isinstance(card, int) or card <= 0:
+        return None
+    arguments = run.arguments
+    if any(arguments.get(name) for name in ("quantization", "cpu_offload_gb", "load_format")):
+        return None
+    sizes = [number(arguments, f"{one}_parallel_size") or 1 for one in ("tensor", "pipeline")]
+    if not all(1 <= one <= _MAX_PARALLEL for one in sizes):
+        return None
+    part = weights / (sizes[0] * sizes[1])
+    return f"{part / 1e9:.1f} GB of {card / 1e9:.1f} GB" if part >= card else None
 
 
 def _starting(text: object, *beginnings: str) -> str | None:

@@ -172,17 +172,20 @@ def higher_tensor_parallel_size(
 
 
 def split_parallel_sizes(
-    heads: float | None, gpus: float | None, current: float | None
+    heads: float | None, gpus: float | None, current: float | None, kv_heads: float | None = None
 ) -> tuple[str, str] | None:
     """Tensor and pipeline parallel sizes that together use as many GPUs as the current size, or as there are.
 
     The tensor parallel size is the greatest common divisor of that number and the attention
-    heads, the pipeline parallel size the rest. None when too little is known, or no rest is left.
+    heads that goes with the key-value heads too, the pipeline parallel size the rest. None when
+    too little is known, or no rest is left.
     """
     if not heads or not current or current < 1:
         return None
     ranks = int(min(current, gpus if gpus else current))
-    tensor = math.gcd(int(heads), ranks)
+    most = math.gcd(int(heads), ranks)
+    sizes = (size for size in range(min(most, 1024), 0, -1) if most % size == 0)
+    tensor = next((size for size in sizes if _splits(size, heads, kv_heads)), 1)
     return (str(tensor), str(ranks // tensor)) if ranks > tensor else None
 
 

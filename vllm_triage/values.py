@@ -1,6 +1,7 @@
 """Values: the texts that placeholders take from an incident's facts and its run."""
 
 from collections.abc import Iterable, Mapping
+from math import gcd
 
 from vllm_triage import suggest
 from vllm_triage.arguments import Value, number
@@ -114,9 +115,12 @@ def _suggestions(
     port = fact("port") or number(arguments, "port")
     observed = run.observed if run else {}
     heads = fact("num_heads") or number(observed, "model_num_heads")
+    if known.get("method") in (None, "tp_size") and fact("dimension"):
+        # What could not be split must be split by another size too.
+        heads = gcd(int(heads or 0), int(fact("dimension") or 0))
     kv_heads = fact("num_kv_heads") or number(observed, "model_num_kv_heads")
     split = suggest.split_parallel_sizes(
-        heads, fact("gpu_count"), fact("tensor_parallel_size") or parallel
+        heads, fact("gpu_count"), fact("tensor_parallel_size") or parallel, kv_heads
     )
     found = {
         "split_tensor_parallel_size": split[0] if split else None,

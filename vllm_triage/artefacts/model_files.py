@@ -154,7 +154,7 @@ def _config(data: Mapping[str, object]) -> _Found:
     yield from _method(data, part)
     remote = value_at(data, ("auto_map", "AutoConfig"))
     if isinstance(remote, str):
-        yield "remote_code", remote, ("auto_map",)
+        yield "remote_code", remote, ("auto_map", "AutoConfig")
     if not names and "model_type" not in data and "auto_map" not in data:
         yield "missing_key", "model_type", ()
         yield "key", "model_type", ()
@@ -219,7 +219,7 @@ def _method(data: Mapping[str, object], part: Path) -> _Found:
             method = "modelopt" if producer == "modelopt" else settings.get("quant_method")
             method = method if isinstance(method, str) and method else "unnamed"
             name = method.lower().replace("compressed_tensors", "compressed-tensors")
-            yield "config_method", name, (*where, key)
+            yield "config_method", name, (*where, key, "quant_method")
 
 
 def _index(data: Mapping[str, object]) -> _Found:

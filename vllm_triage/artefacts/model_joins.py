@@ -8,6 +8,7 @@ from vllm_triage.artefacts.observations import Observation, Value
 from vllm_triage.lines import Line
 from vllm_triage.run import Run
 from vllm_triage.tables import table
+from vllm_triage.versions import holds
 
 # What a run's report and its steps take from the files, by the names that the run keeps.
 _TOLD = {
@@ -177,9 +178,10 @@ def _methods(
 
 
 def _remote_code(values: Mapping[str, Value], run: Run) -> Iterator[tuple[str, Value]]:
-    name = values.get("architecture")
-    knows = name in table("architectures")["known"]
-    if "remote_code" in values and name is not None and run.arguments and not knows:
+    name, known = values.get("architecture"), table("architectures")
+    # Of a later release it is not said here what it knows.
+    is_listed = run.version is not None and holds(run.version, None, known["until"])
+    if is_listed and "remote_code" in values and run.arguments and name not in known["known"]:
         trusts = run.arguments.get("trust_remote_code")
         yield "trusts_remote_code", "yes" if trusts else "no"
 
