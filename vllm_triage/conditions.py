@@ -67,7 +67,8 @@ def in_bounds(pattern: Pattern, fields: dict[str, str | float | None]) -> bool:
                 number = float(str(value).replace(",", ""))
             except ValueError:
                 return False
-            if (number < bound) if is_least else (number > bound):
+            # What is no number (nan) is in no bounds.
+            if not (number >= bound if is_least else number <= bound):
                 return False
     return all(str(fields.get(name)) in allowed for name, allowed in pattern.equals.items())
 

@@ -1,6 +1,7 @@
 """Model joins: what a model's files say together, and beside the run that serves the model."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import isfinite
 
 from vllm_triage.arguments import Value as Argument
 from vllm_triage.arguments import number
@@ -35,6 +36,7 @@ _SHOWN_BY = {
 _OVERRIDES = ("hf_overrides", "rope_scaling", "rope_theta", "hf_config_path", "config_format")
 _SHRINKS = ("cpu_offload_gb", "quantization", "offload_backend", "load_format")
 _MIB = 1024**2
+_MAX_PARALLEL = 4096
 
 
 def observed(observations: Sequence[Observation], run: Run) -> dict[str, Value]:
@@ -120,7 +122,8 @@ def _compared(
         return
     values = model.values
     parallel = number(arguments, "tensor_parallel_size") or 1
-    parallel = parallel if parallel == int(parallel) and 1 <= parallel <= 4096 else 1
+    if not 1 <= parallel <= _MAX_PARALLEL:
+        return
     if not run.config:
         # The engine prints its config after these were checked.
         yield from _heads(values, parallel)
@@ -133,7 +136,7 @@ def _compared(
 
 def _heads(values: Mapping[str, Value], parallel: float) -> Iterator[tuple[str, Value]]:
     heads = _count(values, "num_heads")
-    if heads is not None and parallel > 1:
+    if heads and parallel > 1:
         yield "tensor_parallel_size", int(parallel)
         yield "heads_left_over", int(heads % parallel)
 
@@ -152,7 +155,7 @@ def _context(
     values: Mapping[str, Value], arguments: Mapping[str, Argument]
 ) -> Iterator[tuple[str, Value]]:
     asked, allowed = number(arguments, "max_model_len"), values.get("derived_max_model_len")
-    if asked is not None and isinstance(allowed, int | float):
+    if asked is not None and isfinite(asked) and isinstance(allowed, int | float):
         yield "max_model_len", asked
         yield "tokens_too_many", asked - allowed
 
@@ -195,7 +198,9 @@ def _weights(
     """What one card's part of the weights takes of the card."""
     size = _count(values, "checkpoint_bytes")
     stages = number(arguments, "pipeline_parallel_size") or 1
-    if not size or not card_bytes or any(arguments.get(name) for name in _SHRINKS) or stages < 1:
+    if not size or not card_bytes or any(arguments.get(name) for name in _SHRINKS):
+        return
+    if not 1 <= stages <= _MAX_PARALLEL:
         return
     yield "total_bytes", int(card_bytes)
     yield "weights_of_card_pct", 100 * size / (parallel * stages) / card_bytes
