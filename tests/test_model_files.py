@@ -302,6 +302,15 @@ def test_a_broken_file_is_an_incident_only_where_a_server_needs_it(
     assert "line 4" in report.sources[0].problem
 
 
+def test_a_file_that_is_cut_is_no_incident_beside_a_server_that_answers(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA, indent=1)[:80], "utf-8")
+    log = "INFO 12-01 06:37:10 [x.py:1] vLLM API server version 0.10.2\nINFO:     Application startup complete.\n"
+    (tmp_path / "vllm.log").write_text(log, "utf-8")
+
+    assert triage_paths([tmp_path / "config.json", tmp_path / "vllm.log"]).incidents == ()
+    assert len(triage_paths([tmp_path / "config.json"]).incidents) == 1
+
+
 def test_a_folder_of_a_model_gives_its_small_files_and_its_logs(tmp_path: Path) -> None:
     folder = tmp_path / "m"
     (folder / "original").mkdir(parents=True)

@@ -6,17 +6,17 @@ from vllm_triage.kinds import Kind
 
 # By the fact's name, what the run keeps of the files. Only kinds to whose remedy it matters.
 _LENGTH = {"derived_max_model_len": "model_derived_max_model_len"}
-_CLASS = {"architecture": "model_architecture", "model_type": "model_model_type"}
+_CLASS = {"architecture": "model_architecture"}
 _HEADS = {"num_heads": "model_num_heads", "num_kv_heads": "model_num_kv_heads"}
-_METHOD = {"quant_method": "config_method"}
-_QUANTIZED = {"quantization": "config_method"}
+_METHOD = {"quant_method": "model_method"}
+_QUANTIZED = {"quantization": "model_method"}
 _FACTS: Mapping[Kind, Mapping[str, str]] = {
     Kind.DISTRIBUTED_PARALLEL_CONFIG: _HEADS,
     Kind.LOADING_CONTEXT_LENGTH: _LENGTH,
     Kind.LOADING_UNSUPPORTED_ARCHITECTURE: _CLASS,
     Kind.LOADING_TRUST_REMOTE_CODE: _CLASS,
     Kind.LOADING_WEIGHTS_INVALID: _METHOD,
-    Kind.LOADING_TOKENIZER_NOT_FOUND: {"tokenizer_class": "model_tokenizer_class"},
+    Kind.CONFIG_CHAT_TEMPLATE: {"chat_template": "model_chat_template"},
     Kind.QUANTIZATION_HARDWARE_UNSUPPORTED: _METHOD,
     Kind.QUANTIZATION_QUALITY: _METHOD,
     Kind.OOM_LOAD: _QUANTIZED,

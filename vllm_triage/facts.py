@@ -432,6 +432,8 @@ class ConfigFacts(Facts):
     """The environment variable."""
     parser: str | None = None
     """The tool or reasoning parser."""
+    chat_template: str | None = None
+    """What `tokenizer_config.json` holds: `a template` or `none`."""
     host: str | None = None
     """A host name or address."""
     port: int | None = None

@@ -57,7 +57,7 @@ class Run:
             value = values.get("quantization")
             if isinstance(value, str) and value not in ("None", ""):
                 return value
-        named = self.observed.get("config_method")
+        named = self.observed.get("model_method")
         return named if isinstance(named, str) and named != UNNAMED else None
 
     def info(self, restarts: int = 0) -> RunInfo:

@@ -243,8 +243,11 @@ def _quantize(data: Mapping[str, object]) -> _Found:
 
 def _tokenizer(data: Mapping[str, object]) -> _Found:
     yield "tokenizer_class", data.get("tokenizer_class"), ("tokenizer_class",)
-    if "chat_template" in data:
-        yield "chat_template", "in tokenizer_config.json", ("chat_template",)
+    yield (
+        "chat_template",
+        "a template" if data.get("chat_template") else "none",
+        ("chat_template",),
+    )
 
 
 def _params(data: Mapping[str, object]) -> _Found:

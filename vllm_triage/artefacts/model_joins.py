@@ -14,13 +14,11 @@ from vllm_triage.versions import holds
 # What a run's report and its steps take from the files, by the names that the run keeps.
 _TOLD = {
     "architecture": "model_architecture",
-    "model_type": "model_model_type",
     "num_heads": "model_num_heads",
     "num_kv_heads": "model_num_kv_heads",
     "derived_max_model_len": "model_derived_max_model_len",
-    "config_method": "config_method",
+    "config_method": "model_method",
     "checkpoint_bytes": "checkpoint_bytes",
-    "tokenizer_class": "model_tokenizer_class",
     "chat_template": "model_chat_template",
 }
 # By which line of the files what follows from them is shown.
@@ -56,7 +54,7 @@ def joined(observations: Sequence[Observation], run: Run) -> Iterator[Observatio
             found = dict(_compared(one, run, _card(observations, run)))
             lines = {name: one.lines[by] for name, by in _SHOWN_BY.items() if by in one.lines}
             yield one.with_values(found)._replace(lines={**one.lines, **lines})
-        else:
+        elif "broken_file" not in one.values or not _has_loaded(run):
             yield one
     for one in observations:
         if one.subject != "model":
@@ -116,7 +114,7 @@ def _compared(
 ) -> Iterator[tuple[str, Value]]:
     """What does not fit; nothing where the run came further than the check that would have told it."""
     arguments = run.arguments
-    if run.was_serving or run.last_answer or run.memory.weights_bytes is not None:
+    if _has_loaded(run):
         return
     if any(arguments.get(name) for name in _OVERRIDES) or (run.model or "").endswith(".gguf"):
         return
@@ -132,6 +130,11 @@ def _compared(
         yield from _remote_code(values, run)
     yield from _kv_heads(values, parallel)
     yield from _weights(values, arguments, parallel, card_bytes)
+
+
+def _has_loaded(run: Run) -> bool:
+    """Tell a run that read its model's files and loaded the weights."""
+    return run.was_serving or bool(run.last_answer) or run.memory.weights_bytes is not None
 
 
 def _heads(values: Mapping[str, Value], parallel: float) -> Iterator[tuple[str, Value]]:
