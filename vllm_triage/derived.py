@@ -5,10 +5,11 @@ from collections.abc import Mapping
 
 from vllm_triage import flags
 from vllm_triage.arguments import number
+from vllm_triage.drivers import needed
 from vllm_triage.expressions import expression
 from vllm_triage.run import Run
 from vllm_triage.tables import table
-from vllm_triage.versions import holds, parse
+from vllm_triage.versions import parse
 
 # Written by this module from words that were checked, so that a command may hold them as they are.
 QUOTED = frozenset(("replacement", "model_files", "download"))
@@ -16,7 +17,7 @@ NAMES = (
     "visible_gpus", "engine", "device", "needed_driver", "model_folder", "named_model", "model_files", "download",
     "config_path", "network_interface", "signal_name", "pci_address", "module_package", "vllm_module", "shm_path", "flag_name",
     "refused_flag", "refused", "replacement", "replacement_why", "dropped_flag", "dropped_why", "flag_came_with",
-    "compute_capability", "reused_prefix_pct", "weights_exceed_card",
+    "compute_capability", "reused_prefix_pct", "weights_exceed_card", "gpu_load", "gpu_memory", "gpu_watched",
 )  # fmt: skip
 
 _FOLDER = expression(r"(?:/|\.{1,2}/|~|[A-Za-z]:\\)")
@@ -26,13 +27,14 @@ PLAIN = expression(r"[\w./:@+=,%-]{1,300}")
 _PCI = expression(r"(?:[\da-fA-F]{4,8}:)?[\da-fA-F]{2}:[\da-fA-F]{2}")
 _LONG_FLAG = expression(r"--?[A-Za-z][\w-]{0,80}")
 _CHOICE = expression(r"[\w.+-]+")
-# torch 2.7.1+cu128, vLLM 0.8.5+cu121.
-_BUILT_FOR = expression(r"\+cu(\d\d)(\d)\b")
 _MAX_SIGNAL = 64
 _MAX_PARALLEL = 4096
 _WITHOUT_POINT = 30
 _MOST_PCT = 80
 _SIGNAL_STATUS = 128
+_BUSY_PCT = 80
+_FULL_PCT = 95
+_SEVERAL = 3
 
 
 def derived(known: Mapping[str, object], run: Run | None) -> dict[str, str]:
@@ -56,6 +58,7 @@ def derived(known: Mapping[str, object], run: Run | None) -> dict[str, str]:
     gpus = visible_gpus(known, run)
     if gpus is not None:
         found["visible_gpus"] = str(gpus)
+    found.update(_gpu_load(known))
     pci = known.get("pci")
     if isinstance(pci, str):
         found["pci_address"] = pci + ".0" if _PCI.fullmatch(pci) else pci
@@ -92,22 +95,27 @@ def engine(run: Run | None) -> str | None:
 
 def needed_driver(run: Run | None) -> str | None:
     """The least driver for the CUDA release that torch, else vLLM's default wheel, is built for."""
-    if run is None:
+    need = needed(run) if run is not None else None
+    if need is None:
         return None
-    data = table("cuda-drivers")
-    built = _BUILT_FOR.search(run.torch_version or "") or _BUILT_FOR.search(run.version or "")
-    cuda = f"{built[1]}.{built[2]}" if built else None
-    if cuda is None and parse(run.version) is not None:
-        fitting = [
-            one for one in data["wheel"] if holds(run.version, one.get("since"), one["until"])
-        ]
-        cuda = fitting[-1]["cuda"] if fitting else None
-    drivers = data["driver"].get(cuda)
-    if drivers is None:
-        return None
-    whole, least = drivers
-    text = f"CUDA {cuda} needs driver {whole} or newer"
-    return text if least == whole else f"{text}, by minor version compatibility {least}"
+    text = f"CUDA {need.cuda} needs driver {need.whole} or newer"
+    if need.least == need.whole:
+        return text
+    return f"{text}, by minor version compatibility {need.least}"
+
+
+def _gpu_load(known: Mapping[str, object]) -> dict[str, str]:
+    """What a listing of the GPUs comes to: one sample is a moment, several have watched them."""
+    found: dict[str, str] = {}
+    busy, samples = known.get("gpu_utilization_pct"), known.get("gpu_samples")
+    if isinstance(busy, float):
+        found["gpu_load"] = "low" if busy < _BUSY_PCT else "high"
+        if isinstance(samples, int) and samples >= _SEVERAL:
+            found["gpu_watched"] = f"{busy:.0f} % in {samples} samples"
+    used = known.get("gpu_memory_used_pct")
+    if isinstance(used, float):
+        found["gpu_memory"] = "full" if used >= _FULL_PCT else "free"
+    return found
 
 
 def _model(known: Mapping[str, object], run: Run | None) -> dict[str, str | None]:

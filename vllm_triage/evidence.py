@@ -10,13 +10,21 @@ from vllm_triage.artefacts.observations import Observation, line
 from vllm_triage.catalogue import Catalogue
 from vllm_triage.conditions import in_bounds, satisfies
 from vllm_triage.events import Event
+from vllm_triage.kinds import Kind
 from vllm_triage.lines import Line, Origin
 from vllm_triage.matches import Match, Recogniser
 from vllm_triage.model import Source
+from vllm_triage.rules import Pattern
 from vllm_triage.run import Run
 
 MAX_LINES = 500_000
 _MAX_SHOWN = 4
+_SLOW = (
+    Kind.PERFORMANCE_HIGH_TTFT,
+    Kind.PERFORMANCE_SLOW_DECODE,
+    Kind.PERFORMANCE_LOW_THROUGHPUT,
+)
+"""What a benchmark may show, in the order in which it is told."""
 
 
 class Artefact(Protocol):
@@ -83,22 +91,32 @@ class Evidence:
     def matches(self, run: Run, position: int) -> Iterator[Match]:
         """What the rules make of all artefacts, beside this run."""
         for observation in joined(self._observations, run):
-            for item in self._judging:
-                match = _judged(item, observation, run, position)
-                if match is not None:
-                    position += 1
-                    yield match
+            found = [item for item in self._judging if _holds(item.pattern, observation, run)]
+            for item in _one_fault(found) if observation.subject == "benchmark" else found:
+                yield _match(item, observation, run, position)
+                position += 1
 
 
-def _judged(item: Recogniser, observation: Observation, run: Run, position: int) -> Match | None:
+def _fields(pattern: Pattern, observation: Observation) -> dict[str, str | float | None]:
+    return {**observation.values, **pattern.facts}
+
+
+def _holds(pattern: Pattern, observation: Observation, run: Run) -> bool:
+    return (
+        pattern.artefact == observation.subject
+        and satisfies(pattern.needs, run, run.quantization)
+        and in_bounds(pattern, _fields(pattern, observation))
+    )
+
+
+def _one_fault(found: Sequence[Recogniser]) -> list[Recogniser]:
+    """Of what is slow in a benchmark only the first: the rest follows from it."""
+    slow = min((item for item in found if item.kind in _SLOW), key=lambda item: _SLOW.index(item.kind), default=None)  # fmt: skip
+    return [item for item in found if item.kind not in _SLOW or item is slow]
+
+
+def _match(item: Recogniser, observation: Observation, run: Run, position: int) -> Match:
     pattern = item.pattern
-    if pattern.artefact != observation.subject or not satisfies(
-        pattern.needs, run, run.quantization
-    ):
-        return None
-    fields: dict[str, str | float | None] = {**observation.values, **pattern.facts}
-    if not in_bounds(pattern, fields):
-        return None
     asked = (*pattern.at_least, *pattern.at_most, *pattern.equals)
     shown = _shown(observation, asked)
     event = Event(
@@ -110,6 +128,7 @@ def _judged(item: Recogniser, observation: Observation, run: Run, position: int)
     )
     # How a server was found from outside is how it was before anybody said so.
     position = -1 if observation.subject == "health" else position
+    fields = _fields(pattern, observation)
     return Match(item, event, shown[0], fields, run, None, run.quantization, position)
 
 

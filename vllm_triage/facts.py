@@ -106,6 +106,8 @@ class OomFacts(Facts):
     """The killed process's anonymous resident memory."""
     shmem_rss_bytes: int | None = None
     """The killed process's resident shared memory."""
+    other_process: str | None = None
+    """Another program that holds the GPU's memory, with its size."""
     shm_bytes: int | None = None
     """The size of a shared-memory segment."""
     workers_killed: int | None = None
@@ -166,8 +168,20 @@ class PerformanceFacts(Facts):
     """Requests that the benchmark completed."""
     failed_requests: int | None = None
     """Requests that the benchmark lost."""
+    max_concurrency: int | None = None
+    """Requests that the benchmark had open at once, at most."""
+    mean_latency_s: float | None = None
+    """Mean time that the benchmark's batch took from the prompts to the last token."""
     windows: int | None = None
     """Statistics lines in a row that show the state."""
+    gpu_utilization_pct: float | None = None
+    """Share of the time in which the GPUs worked, their mean, 0 to 100."""
+    gpu_samples: int | None = None
+    """Samples of each GPU behind that share."""
+    gpu_memory_used_pct: float | None = None
+    """Memory in use on the fullest GPU, 0 to 100."""
+    gpu_slowdown: str | None = None
+    """Why the driver holds the GPUs' clocks down."""
 
 
 class LoadingFacts(Facts):
@@ -378,6 +392,8 @@ class GpuFacts(Facts):
     """NVML's name for the error."""
     xid: int | None = None
     """NVIDIA's Xid code."""
+    ecc_errors: int | None = None
+    """Memory errors that could not be corrected, counted since the driver was loaded."""
     sxid: int | None = None
     """NVSwitch's SXid code."""
     pci: str | None = None

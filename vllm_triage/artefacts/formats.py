@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import NamedTuple, cast
 
+from vllm_triage.artefacts.heads import is_benchmark, is_nvidia_smi
 from vllm_triage.artefacts.observations import Reading
 from vllm_triage.lines import Line
 
@@ -63,6 +64,8 @@ FORMATS: tuple[Format, ...] = (
     ),
     Format("kubectl-describe", "pods", _asked("pods", "Name: "), is_log=True),
     Format("model-file", "model_files", _is_model_file),
+    Format("vllm-bench", "benchmarks", is_benchmark),
+    Format("nvidia-smi", "gpu_listings", is_nvidia_smi),
 )
 
 

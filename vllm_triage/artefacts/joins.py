@@ -3,15 +3,17 @@
 from collections.abc import Sequence
 
 from vllm_triage.artefacts import model_joins
+from vllm_triage.artefacts.gpu_joins import beside_load, too_old
 from vllm_triage.artefacts.observations import Observation
 from vllm_triage.run import Run
 
 
 def tell(run: Run, observations: Sequence[Observation]) -> None:
     """Give a run the facts that artefacts state and its log does not."""
-    for one in observations:
-        if one.subject != "run":
-            continue
+    told = [one for one in observations if one.subject == "run"]
+    # What was sampled more often says more of the load.
+    told.sort(key=lambda one: -float(one.values.get("gpu_samples", 0)))
+    for one in told:
         for name, value in one.values.items():
             if name == "model":
                 run.model = run.model or str(value)
@@ -29,4 +31,5 @@ def tell(run: Run, observations: Sequence[Observation]) -> None:
 
 def joined(observations: Sequence[Observation], run: Run) -> list[Observation]:
     """The observations, and what follows from several of them or from one and the run."""
-    return list(model_joins.joined(observations, run))
+    every = list(model_joins.joined(observations, run))
+    return [*beside_load(every, run), *too_old(every, run)]
