@@ -18,6 +18,7 @@ from vllm_triage.prebuilt import content
 from vllm_triage.prefilter import Ways
 from vllm_triage.rules import Extension, Rule, Topic
 from vllm_triage.tables import folder, parsed
+from vllm_triage.thresholds import resolved
 
 FOLDERS_VARIABLE = "VLLM_TRIAGE_RULES"
 TOPICS = "topics"
@@ -116,11 +117,17 @@ def _kind(area: str, stem: str, where: Path) -> Kind:
         raise RuleError(message) from None
 
 
-def load(folders: Path | str | Sequence[Path | str] = (), *, builtin: bool = True) -> Catalogue:
+def load(
+    folders: Path | str | Sequence[Path | str] = (),
+    *,
+    builtin: bool = True,
+    thresholds: Mapping[str, float | str] | None = None,
+) -> Catalogue:
     """Read the built-in rules, those of installed packages and environment, then `folders`.
 
-    A later rule for a kind replaces an earlier one; one without title adds to it.
-    Raises RuleError with the file and the reason.
+    A later rule for a kind replaces an earlier one; one without title adds to it. `thresholds`
+    has other values for some of those that patterns name.
+    Raises RuleError with the file and the reason, TriageError for a threshold that is none.
     """
     if isinstance(folders, str | Path):
         folders = [folders]
@@ -139,7 +146,7 @@ def load(folders: Path | str | Sequence[Path | str] = (), *, builtin: bool = Tru
     prefilter: dict[str, Ways] = {}
     for root in [*installed.folders(), *environment, *extra]:
         prefilter |= _add(rules, topics, root)
-    return Catalogue(rules, topics, prefilter)
+    return Catalogue(resolved(rules, thresholds), topics, prefilter)
 
 
 @cache

@@ -11,12 +11,13 @@ from pathlib import Path
 import click
 
 from vllm_triage.cli_group import DEFAULT, NAME, Default, Group
-from vllm_triage.cli_options import HELP, rules_option
+from vllm_triage.cli_options import HELP, rules_option, thresholds_option
 from vllm_triage.errors import TriageError
 from vllm_triage.kinds import Severity
 from vllm_triage.model import Report
 from vllm_triage.pipeline import triage_paths
 from vllm_triage.reports import FORMATS, text
+from vllm_triage.thresholds import parsed
 from vllm_triage.versions import __version__
 
 FOUND = 1
@@ -55,6 +56,7 @@ def main_group() -> None:
     help="Write the server's command with the changes of these steps, not of the first.",
 )
 @rules_option
+@thresholds_option
 @click.option(
     "--jobs",
     type=click.IntRange(1, 64),
@@ -75,6 +77,7 @@ def triage_command(
     output: Path | None,
     apply_steps: str | None,
     rules: tuple[str, ...],
+    thresholds: tuple[str, ...],
     jobs: int | None,
     no_redact: bool,
     no_pager: bool,
@@ -103,6 +106,7 @@ def triage_command(
         progress=_progress(),
         interrupted=lambda: was_interrupted.append(True),
         jobs=min(_cpus(), _MAX_JOBS) if jobs is None else jobs,
+        thresholds=parsed(thresholds),
     )
     _check_steps(report, numbers)
     content = _rendered(report, form, every=every, color=color, to_file=output is not None)

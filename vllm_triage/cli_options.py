@@ -11,3 +11,11 @@ rules_option = click.option(
     multiple=True,
     help="Add or replace rules from AREA/KIND.toml files.",
 )
+
+thresholds_option = click.option(
+    "--threshold",
+    "thresholds",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="Set from where on a value is a fault; vllm-triage kinds lists them.",
+)

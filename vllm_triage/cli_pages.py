@@ -7,11 +7,12 @@ import click
 
 from vllm_triage import versions
 from vllm_triage.catalogue import load
-from vllm_triage.cli_options import HELP, rules_option
+from vllm_triage.cli_options import HELP, rules_option, thresholds_option
 from vllm_triage.contract import Report
 from vllm_triage.reports.explain import explain
 from vllm_triage.reports.kinds import kinds, kinds_page
 from vllm_triage.rule_check import check
+from vllm_triage.thresholds import parsed
 
 _FAILED = 2
 
@@ -31,13 +32,17 @@ def _names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
     help="Show the steps for this vLLM release; given twice, side by side.",
 )
 @rules_option
-def explain_command(name: str, vllm: tuple[str, ...], rules: tuple[str, ...]) -> int:
+@thresholds_option
+def explain_command(
+    name: str, vllm: tuple[str, ...], rules: tuple[str, ...], thresholds: tuple[str, ...]
+) -> int:
     """Show what a kind means and its steps, or a reference topic."""
     for release in vllm:
         if versions.parse(release) is None:
             message = f"--vllm {release}: not a release; write it as 0.10.2"
             raise click.UsageError(message)
-    click.echo(explain(name, load(rules), tuple(dict.fromkeys(vllm))), nl=False)
+    catalogue = load(rules, thresholds=parsed(thresholds))
+    click.echo(explain(name, catalogue, tuple(dict.fromkeys(vllm))), nl=False)
     return 0
 
 

@@ -60,24 +60,23 @@ def satisfies(needs: tuple[str, ...], run: Run, quantization: str | None) -> boo
 
 def in_bounds(pattern: Pattern, fields: dict[str, str | float | None]) -> bool:
     """Tell whether the captured numbers are within a pattern's bounds."""
-    for bounds, is_least in ((pattern.at_least, True), (pattern.at_most, False)):
-        for name, bound in bounds.items():
-            value = fields.get(name)
-            try:
-                number = float(str(value).replace(",", ""))
-            except ValueError:
-                return False
-            # What is no number (nan) is in no bounds.
-            if not (number >= bound if is_least else number <= bound):
-                return False
+    bounds = pattern.bounds if pattern.at_least or pattern.at_most else {}
+    for name, (least, greatest) in bounds.items():
+        try:
+            number = float(str(fields.get(name)).replace(",", ""))
+        except ValueError:
+            return False
+        if not least <= number <= greatest:
+            return False
     return all(str(fields.get(name)) in allowed for name, allowed in pattern.equals.items())
 
 
 def in_words(pattern: Pattern) -> str:
     """What a pattern asks of an artefact's values, for people."""
+    bounds = pattern.bounds
     asked = [
-        *(f"{name} >= {bound:g}" for name, bound in pattern.at_least.items()),
-        *(f"{name} <= {bound:g}" for name, bound in pattern.at_most.items()),
+        *(f"{name} >= {bounds[name][0]:g}" for name in pattern.at_least),
+        *(f"{name} <= {bounds[name][1]:g}" for name in pattern.at_most),
         *(f"{name} is {' or '.join(allowed)}" for name, allowed in pattern.equals.items()),
     ]
     return f"{pattern.artefact}: {', '.join(asked)}"

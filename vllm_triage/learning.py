@@ -4,7 +4,6 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
-from math import inf
 from typing import NamedTuple
 
 import regex
@@ -396,7 +395,5 @@ def _bounds(
             where = float(pattern.facts[name])
         elif name != statistics.PER_REQUEST:
             return None
-        bounds.append(
-            Bound(where, pattern.at_least.get(name, -inf), pattern.at_most.get(name, inf))
-        )
+        bounds.append(Bound(where, *pattern.bounds[name]))
     return tuple(bounds)

@@ -1,6 +1,6 @@
 """The library: what a program calls, with results that are pydantic models."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from vllm_triage import pipeline, scanner
@@ -12,16 +12,19 @@ def triage(
     *,
     rules: Sequence[Path | str] = (),
     redact: bool = True,
+    thresholds: Mapping[str, float | str] | None = None,
 ) -> Report:
     """Triage logs and give the whole answer.
 
     `inputs` is a path, a sequence of paths (files, folders, globs; they are one
     deployment), or text lines: an open file, any other iterator, or a list of texts of
-    which none is a file and some hold blanks.
+    which none is a file and some hold blanks. `thresholds` has other values for some of
+    those that `vllm-triage kinds` lists, such as `{"ttft-ms": 500}`.
 
-    Raises SourceError when none of the inputs can be read, RuleError when a rule folder is wrong.
+    Raises SourceError when none of the inputs can be read, RuleError when a rule folder is wrong,
+    TriageError for a threshold that is none.
     """
-    return validated(pipeline.triage(inputs, rules=rules, redact=redact))
+    return validated(pipeline.triage(inputs, rules=rules, redact=redact, thresholds=thresholds))
 
 
 class Scanner(scanner.Scanner):  # noqa: D101  # it has the docstring of its base

@@ -1,6 +1,6 @@
 """The road of the data: sources, envelopes, lines, events, matches, incidents, report."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import IO
@@ -20,13 +20,14 @@ def triage(
     *,
     rules: Sequence[Path | str] = (),
     redact: bool = True,
+    thresholds: Mapping[str, float | str] | None = None,
 ) -> Report:
     """What `library.triage` does, with a plain report."""
     if isinstance(inputs, str | Path):
-        return triage_paths([inputs], rules=rules, redact=redact)
+        return triage_paths([inputs], rules=rules, redact=redact, thresholds=thresholds)
     if isinstance(inputs, Sequence) and not _are_lines(inputs):
-        return triage_paths(inputs, rules=rules, redact=redact)
-    scanner = Scanner("<lines>", rules=rules, redact=redact)
+        return triage_paths(inputs, rules=rules, redact=redact, thresholds=thresholds)
+    scanner = Scanner("<lines>", redact=redact, catalogue=load(rules, thresholds=thresholds))
     for number, line in enumerate(inputs, 1):
         scanner.feed_numbered(number, printable(str(line).rstrip("\n")))
     scanner.end_source()
@@ -52,6 +53,7 @@ def triage_paths(
     interrupted: Callable[[], None] | None = None,
     jobs: int = 1,
     stdin: IO[bytes] | None = None,
+    thresholds: Mapping[str, float | str] | None = None,
 ) -> Report:
     """Triage files, folders, globs and `-` for standard input as one deployment.
 
@@ -60,9 +62,10 @@ def triage_paths(
     read by `jobs` processes, where the system can fork. `stdin` is read in the place of standard input.
 
     An input that cannot be read appears as a source with a `problem`.
-    Raises SourceError when none can be read, RuleError when a rule folder is wrong.
+    Raises SourceError when none can be read, RuleError when a rule folder is wrong,
+    TriageError for a threshold that is none.
     """
-    catalogue = load(rules)
+    catalogue = load(rules, thresholds=thresholds)
     expanded = expand(names)
     scanner = Scanner(redact=redact, catalogue=catalogue)
     evidence = Evidence(catalogue)

@@ -24,6 +24,7 @@ from vllm_triage.rules import Extension, Fix, Form, Pattern, Rule, Topic
 from vllm_triage.run import Run
 from vllm_triage.runs import Runs
 from vllm_triage.tables import folder
+from vllm_triage.thresholds import resolved
 
 MAX_TITLE = 70
 _RUN_VALUES = frozenset(
@@ -69,13 +70,13 @@ def check(root: Path | None = None) -> list[str]:
             for kind in Kind
             if kind not in rules
         ]
-        catalogue = Catalogue(rules, topics)
+        catalogue = Catalogue(resolved(rules), topics)
     else:
         known = load()
-        catalogue = Catalogue({**known.rules, **rules}, {**known.topics, **topics})
+        catalogue = Catalogue(resolved({**known.rules, **rules}), {**known.topics, **topics})
     matcher = Matcher(catalogue)
-    for kind, rule in rules.items():
-        problems += _rule(kind, rule, matcher)
+    for kind in rules:
+        problems += _rule(kind, catalogue.rules[kind], matcher)
         if not is_builtin:
             # The built-in ones are so many that it takes a minute; their tests do it.
             problems += [

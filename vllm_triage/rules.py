@@ -1,6 +1,7 @@
 """Rules: what a pattern file may say. The format is described in `patterns/README.md`."""
 
 from collections.abc import Callable
+from math import inf
 from typing import Annotated, Any, Literal
 
 from vllm_triage.kinds import Confidence, Kind, Level, Phase, Risk, Role, Severity
@@ -113,10 +114,10 @@ class Pattern(Plain):
     """Globs, `vllm/config/*` or `vllm/utils.py:run`; the innermost frame must match one."""
     frames: tuple[_Text, ...] = ()
     """Globs; any frame of the traceback must match one."""
-    at_least: dict[str, float] = {}
-    """Least values of captured numbers."""
-    at_most: dict[str, float] = {}
-    """Greatest values of captured numbers."""
+    at_least: dict[str, float | str] = {}
+    """Least values of captured numbers; a text names a threshold, until the catalogue has put its number there."""
+    at_most: dict[str, float | str] = {}
+    """Greatest values of captured numbers, or names of thresholds."""
     equals: dict[str, tuple[_Text, ...]] = {}
     """Texts of which an observation's value must be one."""
     times: Annotated[int, Limit(ge=1)] = 1
@@ -141,6 +142,15 @@ class Pattern(Plain):
     """Lines as printed that must match."""
     misses: Annotated[tuple[_Text, ...], Limit(min_length=1)]
     """The nearest innocent lines."""
+
+    @property
+    def bounds(self) -> dict[str, tuple[float, float]]:
+        """The least and the greatest value of each number that has bounds."""
+        names = dict.fromkeys((*self.at_least, *self.at_most))
+        return {
+            name: (float(self.at_least.get(name, -inf)), float(self.at_most.get(name, inf)))
+            for name in names
+        }
 
 
 class Variant(Plain):

@@ -42,7 +42,12 @@ def _asked(module: str, *beginnings: str) -> Callable[[str], bool]:
 
 
 def _is_prometheus(head: str) -> bool:
-    return head.startswith(("# HELP ", "# TYPE ")) and ("vllm:" in head or "vllm_" in head)
+    if not head.startswith(("#", "vllm", "ray_vllm", "HTTP/", "process_", "python_", "http_")):
+        return False
+    if "vllm:" not in head and "vllm_" not in head:
+        return False
+    module = import_module("vllm_triage.artefacts.exposition")
+    return cast("bool", module.fits(head))
 
 
 def _is_model_file(head: str) -> bool:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from vllm_triage.artefacts import model_joins
 from vllm_triage.artefacts.gpu_joins import beside_load, too_old
 from vllm_triage.artefacts.observations import Observation
+from vllm_triage.artefacts.scrape_series import series
 from vllm_triage.run import Run
 
 
@@ -31,5 +32,5 @@ def tell(run: Run, observations: Sequence[Observation]) -> None:
 
 def joined(observations: Sequence[Observation], run: Run) -> list[Observation]:
     """The observations, and what follows from several of them or from one and the run."""
-    every = list(model_joins.joined(observations, run))
+    every = list(model_joins.joined(series(observations), run))
     return [*beside_load(every, run), *too_old(every, run)]

@@ -24,6 +24,8 @@ class Observation(NamedTuple):
     """The line that shows each value; the first stands for all that have none."""
     table: tuple[tuple[str, ...], ...] = ()
     """Values that are best seen beside each other; the first row holds the headings."""
+    detail: object = None
+    """What the artefact's own module needs to join it with others of its sort."""
 
     def with_values(self, values: dict[str, Value]) -> "Observation":
         """The same with more values, which other artefacts or the run state."""

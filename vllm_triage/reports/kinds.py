@@ -10,6 +10,7 @@ from vllm_triage.kinds import Kind
 from vllm_triage.model import FixStep
 from vllm_triage.rules import Pattern, Rule
 from vllm_triage.templates import fill_sentences
+from vllm_triage.thresholds import thresholds
 
 WIDTH = 80
 _MAX_EXAMPLE = 160
@@ -29,6 +30,14 @@ def kinds(catalogue: Catalogue) -> str:
             )
     out += ["", "topics"]
     out += [f"  {name:<34}{topic.title}" for name, topic in sorted(catalogue.topics.items())]
+    out += ["", "thresholds (--threshold NAME=VALUE)"]
+    for one in thresholds():
+        out += textwrap.wrap(
+            one.meaning,
+            WIDTH,
+            initial_indent=f"  {one.name:<26}{f'{one.value:g} {one.unit}':<16}",
+            subsequent_indent=" " * 44,
+        )
     return "\n".join(out) + "\n"
 
 
@@ -44,6 +53,16 @@ def kinds_page(catalogue: Catalogue) -> str:
         out += ["", f"## {area}"]
         for kind, rule in found:
             out += _kind(kind, rule)
+    out += [
+        "",
+        "## Thresholds",
+        "",
+        "From where on a value counts as a fault; `--threshold NAME=VALUE` sets another.",
+        "",
+        "| name | value | what |",
+        "|---|---|---|",
+    ]
+    out += [f"| `{one.name}` | {one.value:g} {one.unit} | {one.meaning} |" for one in thresholds()]
     return "\n".join(out) + "\n"
 
 
