@@ -148,12 +148,34 @@ class PerformanceFacts(Facts):
     """Mean time to first token."""
     median_ttft_ms: float | None = None
     """Median time to first token."""
+    p95_ttft_ms: float | None = None
+    """95th percentile of the time to first token."""
     p99_ttft_ms: float | None = None
     """99th percentile of the time to first token."""
     mean_tpot_ms: float | None = None
     """Mean time per output token after the first."""
     median_tpot_ms: float | None = None
     """Median time per output token after the first."""
+    p95_tpot_ms: float | None = None
+    """95th percentile of the time per output token."""
+    p99_tpot_ms: float | None = None
+    """99th percentile of the time per output token."""
+    mean_e2e_ms: float | None = None
+    """Mean of the time from a request to its last token."""
+    median_e2e_ms: float | None = None
+    """Median of the time from a request to its last token."""
+    p95_e2e_ms: float | None = None
+    """95th percentile of the time from a request to its last token."""
+    p99_e2e_ms: float | None = None
+    """99th percentile of the time from a request to its last token."""
+    mean_queue_ms: float | None = None
+    """Mean of the time that a request waited to be run."""
+    median_queue_ms: float | None = None
+    """Median of the time that a request waited to be run."""
+    p95_queue_ms: float | None = None
+    """95th percentile of the time that a request waited to be run."""
+    p99_queue_ms: float | None = None
+    """99th percentile of the time that a request waited to be run."""
     requests_per_s: float | None = None
     """Requests completed a second."""
     configured_requests_per_s: float | None = None
@@ -163,15 +185,17 @@ class PerformanceFacts(Facts):
     total_tokens_per_s: float | None = None
     """Input and output tokens a second."""
     duration_s: float | None = None
-    """How long the benchmark ran."""
+    """How long the benchmark ran, or how long after the first scrape the last came."""
     successful_requests: int | None = None
-    """Requests that the benchmark completed."""
+    """Requests that were completed."""
     failed_requests: int | None = None
-    """Requests that the benchmark lost."""
+    """Requests that ended with an error, or that the benchmark lost."""
     max_concurrency: int | None = None
     """Requests that the benchmark had open at once, at most."""
     mean_latency_s: float | None = None
     """Mean time that the benchmark's batch took from the prompts to the last token."""
+    aborted_requests: int | None = None
+    """Requests that were given up, as by a client that waited no longer."""
     windows: int | None = None
     """Statistics lines in a row that show the state."""
     gpu_utilization_pct: float | None = None

@@ -157,6 +157,8 @@ def observation(scraped: Sequence[Engine]) -> Observation:
     now, before = scraped[-1], scraped[0]
     values = _values(now, before if len(scraped) > 1 else None, _lasting(scraped))
     values["scrapes"] = len(scraped)
+    is_contended = _number(values, "waiting") >= 1
+    values["contended_cache_pct"] = _number(values, "kv_cache_usage_pct") if is_contended else 0.0
     used = [
         one.gauges["kv_cache_usage_pct"] for one in scraped if "kv_cache_usage_pct" in one.gauges
     ]
@@ -169,6 +171,10 @@ def observation(scraped: Sequence[Engine]) -> Observation:
     if len(scraped) > 1 and before.lines:
         lines["scrapes"] = before.lines.get("waiting", next(iter(before.lines.values())))
     return Observation("metrics", values, lines, detail=now)
+
+
+def _number(values: Mapping[str, Value], name: str) -> float:
+    return float(values.get(name, 0.0))
 
 
 def _lasting(scraped: Sequence[Engine]) -> dict[str, float]:
