@@ -17,6 +17,8 @@ _SAMPLE = expression(
     rf"(?P<name>[A-Za-z_:][\w:]*+)(?P<labels>{_LABELS})?[ \t]++(?P<value>[-+]?(?:\d[\d.eE+-]*+|\.\d++|[Ii]nf|NaN|nan))"
     r"(?:[ \t]++(?P<time>-?\d++(?:\.\d++)?))?[ \t]*+(?:#.*+)?$"
 )
+# What argparse says begins with `vllm: `.
+_DAMAGED = expression(r"(?:ray_)?vllm[:_]\w++(?:\{|$)")
 _LABEL = expression(r'([A-Za-z_]\w*+)[ \t]*+=[ \t]*+"((?:[^"\\\n]++|\\.)*+)"')
 # `curl -i` puts headers before the answer.
 _DATE = expression(r"[Dd]ate: (.{1,80})$")
@@ -66,9 +68,10 @@ def fits(head: str) -> bool:
         elif text.startswith("#"):
             is_ours = is_ours or text.startswith(_KEYWORDS)
         elif not is_header:
-            if not _SAMPLE.match(text):
+            if _SAMPLE.match(text):
+                is_ours = True
+            elif not _DAMAGED.match(text):
                 return False
-            is_ours = True
     return is_ours
 
 

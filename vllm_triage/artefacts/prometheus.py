@@ -79,6 +79,11 @@ class Engine:
     lines: dict[str, Line] = field(default_factory=dict)
 
     @property
+    def source(self) -> str:
+        """The file that shows it."""
+        return next(iter(self.lines.values())).source
+
+    @property
     def progress(self) -> dict[str, float]:
         """What only grows as long as the server runs."""
         return {

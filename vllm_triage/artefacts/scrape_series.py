@@ -1,7 +1,6 @@
 """Series: several scrapes of one server, which together tell rates and what lasted."""
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 from vllm_triage.artefacts.observations import Observation
 from vllm_triage.artefacts.prometheus import Engine, observation
@@ -26,19 +25,27 @@ def series(observations: Sequence[Observation]) -> list[Observation]:
 
 
 def _runs(scraped: Sequence[Engine]) -> list[list[Engine]]:
-    """The scrapes of each start of a server, earliest first."""
-    starts: dict[float | None, list[Engine]] = {}
+    """The scrapes of each start of a server, earliest first.
+
+    In a file they are in their order; of several files the counters tell it, where no time does.
+    """
+    starts: dict[float | None, list[list[Engine]]] = {}
     for engine in scraped:
-        starts.setdefault(engine.started, []).append(engine)
+        parts = starts.setdefault(engine.started, [])
+        if parts and parts[-1][-1].source == engine.source and _follows(engine, parts[-1][-1]):
+            parts[-1].append(engine)
+        else:
+            parts.append([engine])
     found: list[list[Engine]] = []
-    for engines in starts.values():
-        engines.sort(key=lambda one: (one.time_s or 0.0, sum(one.progress.values())))
-        run = engines[:1]
-        for before, now in pairwise(engines):
-            if not _follows(now, before):
+    for parts in starts.values():
+        parts.sort(key=lambda part: (part[0].time_s or 0.0, sum(part[0].progress.values())))
+        run = parts[0]
+        for part in parts[1:]:
+            if part[0].source != run[-1].source and _follows(part[0], run[-1]):
+                run = [*run, *part]
+            else:
                 found.append(run)
-                run = []
-            run.append(now)
+                run = part
         found.append(run)
     return found
 
