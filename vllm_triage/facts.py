@@ -144,6 +144,8 @@ class PerformanceFacts(Facts):
     """Prompt tokens found in the prefix cache, 0 to 100."""
     preemptions: int | None = None
     """Preemptions counted, so far or in the statistics line's interval."""
+    preemptions_pct: float | None = None
+    """Preemptions for each hundred requests."""
     mean_ttft_ms: float | None = None
     """Mean time to first token."""
     median_ttft_ms: float | None = None

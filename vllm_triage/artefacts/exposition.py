@@ -19,6 +19,7 @@ _SAMPLE = expression(
 )
 # What argparse says begins with `vllm: `.
 _DAMAGED = expression(r"(?:ray_)?vllm[:_]\w++(?:\{|$)")
+_CUT = expression(r"[A-Za-z_:][\w:]*+(?:\{.*+)?[ \d.eE+-]*+$")
 _LABEL = expression(r'([A-Za-z_]\w*+)[ \t]*+=[ \t]*+"((?:[^"\\\n]++|\\.)*+)"')
 # `curl -i` puts headers before the answer.
 _DATE = expression(r"[Dd]ate: (.{1,80})$")
@@ -58,8 +59,7 @@ def fits(head: str) -> bool:
         return False
     rows = head.split("\n")
     is_ours = is_header = False
-    # The last one may be cut.
-    for row in rows[:-1] if len(rows) > 1 else rows:
+    for number, row in enumerate(rows, 1):
         text = row.strip()
         if text.startswith("HTTP/"):
             is_header = True
@@ -70,7 +70,7 @@ def fits(head: str) -> bool:
         elif not is_header:
             if _SAMPLE.match(text):
                 is_ours = True
-            elif not _DAMAGED.match(text):
+            elif not (_CUT if number == len(rows) else _DAMAGED).match(text):
                 return False
     return is_ours
 

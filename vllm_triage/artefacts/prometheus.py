@@ -260,6 +260,9 @@ def _values(now: Engine, before: Engine | None, gauges: Mapping[str, float]) -> 
             counters = since
             histograms = {name: one for name, one in later.items() if one is not None}
     out.update({name: _rounded(value) for name, value in gauges.items()})
+    if out.get("swapped") == 0:
+        # A fact that says nothing, and that newer releases have not.
+        del out["swapped"]
     out.update(_latencies(histograms, is_speculative=counters.get("accepted_tokens", 0.0) > 0))
     finished = sum(counters.get(name, 0.0) for name in ("successful_requests", *_REASONS.values()))
     begun = histograms["ttft"].seen if "ttft" in histograms else 0.0
@@ -268,8 +271,8 @@ def _values(now: Engine, before: Engine | None, gauges: Mapping[str, float]) -> 
     for name in ("successful_requests", *_REASONS.values(), "preemptions"):
         if counters.get(name, 0.0) > 0:
             out[name] = counters[name]
-    if "preemptions" in counters and observed > 0:
-        out["preemptions_pct"] = counters["preemptions"] * 100 / observed
+    if counters.get("preemptions", 0.0) > 0 and observed > 0:
+        out["preemptions_pct"] = _rounded(counters["preemptions"] * 100 / observed)
     if gauges.get("running", 0.0) > 0 and "waiting" in gauges:
         out["waiting_pct"] = gauges["waiting"] * 100 / gauges["running"]
     if counters.get("prefix_cache_queries", 0.0) > 0:
