@@ -140,7 +140,9 @@ def promote(group: Group, item: Match, recogniser: Recogniser, rank: tuple[int, 
     group.role = recogniser.role
     group.severity = recogniser.severity
     group.confidence = recogniser.pattern.confidence
-    group.event, group.line = _without_text(item.event), shortened(item.line)
+    table = item.event.table or group.event.table
+    group.event = _without_text(item.event)._replace(table=table)
+    group.line = shortened(item.line)
     group.phase = item.phase or group.phase
     group.fields = {**group.fields, **item.fields}
     kept, group.lines = group.lines, []
@@ -148,7 +150,11 @@ def promote(group: Group, item: Match, recogniser: Recogniser, rank: tuple[int, 
 
 
 def _continuation(event: Event, line: Line) -> Sequence[Line]:
-    after = [other for other in event.lines if other.number >= line.number and other is not line]
+    after = [
+        other
+        for other in event.lines
+        if (other.number >= line.number or other.source != line.source) and other is not line
+    ]
     return after[:3] if event.exception or len(event.lines) < 8 else after[:2]
 
 
