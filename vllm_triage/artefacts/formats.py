@@ -33,7 +33,27 @@ def _is_prometheus(head: str) -> bool:
     return head.startswith(("# HELP ", "# TYPE ")) and ("vllm:" in head or "vllm_" in head)
 
 
-FORMATS: tuple[Format, ...] = (Format("prometheus", "prometheus", _is_prometheus),)
+def _is_environment(head: str) -> bool:
+    if "=" not in head[:4096] and "<" not in head[:4096] and "UP" not in head[:4096]:
+        return False
+    from vllm_triage.artefacts.environment import fits
+
+    return fits(head)
+
+
+def _is_manifest(head: str) -> bool:
+    if not ('"HostConfig"' in head or "apiVersion" in head):
+        return False
+    from vllm_triage.artefacts.manifests import is_docker, is_pods
+
+    return is_docker(head) or is_pods(head)
+
+
+FORMATS: tuple[Format, ...] = (
+    Format("prometheus", "prometheus", _is_prometheus),
+    Format("manifest", "manifests", _is_manifest, is_log=True),
+    Format("environment", "environment", _is_environment),
+)
 
 
 def format_of(head: str) -> Format | None:
