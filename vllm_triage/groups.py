@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from vllm_triage.events import Event
 from vllm_triage.expressions import expression
 from vllm_triage.kinds import Confidence, Kind, Level, Phase, Role, Severity
-from vllm_triage.lines import Line
+from vllm_triage.lines import Line, Origin
 from vllm_triage.matches import Match, Recogniser, Unknown
 from vllm_triage.rules import Rule
 from vllm_triage.run import Run
@@ -150,10 +150,11 @@ def promote(group: Group, item: Match, recogniser: Recogniser, rank: tuple[int, 
 
 
 def _continuation(event: Event, line: Line) -> Sequence[Line]:
+    is_listed = event.origin is Origin.ARTEFACT
     after = [
         other
         for other in event.lines
-        if (other.number >= line.number or other.source != line.source) and other is not line
+        if (is_listed or other.number >= line.number) and other is not line
     ]
     return after[:3] if event.exception or len(event.lines) < 8 else after[:2]
 

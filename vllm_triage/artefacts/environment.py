@@ -100,13 +100,6 @@ def _whole(name: str, value: str, after: Sequence[tuple[int, str]]) -> tuple[str
     return value, 0
 
 
-def _texts(lines: Sequence[Line]) -> list[tuple[int, str]]:
-    """The lines with their numbers; of a process's own environment the variables, all of line 1."""
-    if any("\0" in one.raw for one in lines[:1]):
-        return [(1, one) for one in "\n".join(line.raw for line in lines).split("\0")]
-    return [(one.number, one.raw.rstrip("\r")) for one in lines]
-
-
 def fits(head: str) -> bool:
     """Whether a file that begins so holds nothing but variables and interfaces, one that matters at least."""
     if "\0" in head.split("\n", 1)[0]:
@@ -130,7 +123,7 @@ def _matters(text: str) -> bool:
 
 def read(lines: Sequence[Line]) -> Reading:
     """Read one node's environment, its interfaces, or both."""
-    texts = _texts(lines)
+    texts = [(one.number, one.raw.rstrip("\r")) for one in lines]
     source = lines[0].source if lines else ""
     variables: list[Variable] = []
     interfaces: dict[str, Value] = {}

@@ -77,8 +77,8 @@ def joined(observations: Sequence[Observation], run: Run) -> Iterator[Observatio
 def _observation(
     values: dict[str, Value], lines: Sequence[Line], shown: tuple[tuple[str, ...], ...] = ()
 ) -> Observation:
-    # A pattern asks for `places` so that the line to hold it against is shown too.
-    places = {"check": lines[0], "places": lines[-1]}
+    # A pattern asks for `places` too, so that the line is shown which the first is held against.
+    places = {"places": lines[0], "check": lines[-1]}
     return Observation("environment", {**values, "places": len(lines)}, places, shown)
 
 

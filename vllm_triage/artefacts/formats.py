@@ -34,7 +34,17 @@ def _is_prometheus(head: str) -> bool:
 
 
 def _is_environment(head: str) -> bool:
-    if "=" not in head[:4096] and "<" not in head[:4096] and "UP" not in head[:4096]:
+    first = head.partition("\n")[0][:300]
+    # Most logs are told by their first line, and need no reader's module.
+    may_be = (
+        first.partition("=")[0].isidentifier()
+        or first.startswith(("export ", "declare ", "# ", "$ ", "BASH_FUNC_"))
+        or any(
+            sign in first
+            for sign in (": <", ": flags=", " UP ", " UNKNOWN ", " DOWN", " Link encap:", "@")
+        )
+    )
+    if not may_be:
         return False
     from vllm_triage.artefacts.environment import fits
 
@@ -42,7 +52,7 @@ def _is_environment(head: str) -> bool:
 
 
 def _is_manifest(head: str) -> bool:
-    if not ('"HostConfig"' in head or "apiVersion" in head):
+    if '"HostConfig"' not in head and "apiVersion" not in head:
         return False
     from vllm_triage.artefacts.manifests import is_docker, is_pods
 

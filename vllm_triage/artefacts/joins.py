@@ -2,17 +2,19 @@
 
 from collections.abc import Sequence
 
-from vllm_triage.artefacts import environment_joins
-from vllm_triage.artefacts.observations import Observation, Value
+from vllm_triage.arguments import Value as Argument
+from vllm_triage.arguments import value_of
+from vllm_triage.artefacts.observations import Observation
 from vllm_triage.run import Run
 
 
 def tell(run: Run, observations: Sequence[Observation]) -> None:
     """Give a run the facts that artefacts state and its log does not."""
-    arguments: dict[str, Value] = {}
+    arguments: dict[str, Argument] = {}
     for one in observations:
         if one.subject != "run":
             continue
+        is_first = not arguments
         for name, value in one.values.items():
             if name == "model":
                 run.model = run.model or str(value)
@@ -23,14 +25,28 @@ def tell(run: Run, observations: Sequence[Observation]) -> None:
             elif name == "visible_gpus" and isinstance(value, float | int):
                 run.visible_gpus = run.visible_gpus or int(value)
             elif name.startswith("--"):
-                arguments.setdefault(name[2:], value)
+                # Of several containers the first is the one that serves.
+                if is_first:
+                    arguments[name[2:]] = value_of(str(value))
             else:
                 run.observed.setdefault(name, value)
     if not run.arguments:
         run.arguments.update(arguments)
-    environment_joins.tell(run, observations)
+    if _has_environments(observations):
+        from vllm_triage.artefacts import environment_joins
+
+        environment_joins.tell(run, observations)
 
 
 def joined(observations: Sequence[Observation], run: Run) -> list[Observation]:
     """The observations, and what follows from several of them or from one and the run."""
-    return [*observations, *environment_joins.joined(observations, run)]
+    found = list(observations)
+    if _has_environments(observations):
+        from vllm_triage.artefacts import environment_joins
+
+        found += environment_joins.joined(observations, run)
+    return found
+
+
+def _has_environments(observations: Sequence[Observation]) -> bool:
+    return any(one.subject == "environment" for one in observations)

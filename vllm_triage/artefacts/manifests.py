@@ -286,10 +286,10 @@ def _listed(value: str, below: Sequence[str]) -> list[str]:
 
 
 def _scalar(text: str) -> str:
+    """A plain or quoted scalar, without the comment behind it."""
     text = text.strip()
-    if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
-        return text[1:-1]
-    return text.partition(" #")[0].strip()
+    end = text.find(text[0], 1) if text[:1] in ("'", '"') else -1
+    return text[1:end] if end > 0 else text.partition(" #")[0].strip()
 
 
 def _text(value: object) -> str:
