@@ -22,11 +22,11 @@ _COMMON = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK")
 _UUID = expression(r"(?:GPU|MIG)-[\w/-]{1,80}")
 # What Kubernetes sets for a service whose name begins with vllm.
 _OF_SERVICE = expression(
-    r".*(?:_SERVICE_HOST|_SERVICE_PORT(?:_\w+)?|_PORT(?:_\d{1,5}_(?:TCP|UDP|SCTP)(?:_(?:ADDR|PORT|PROTO))?)?)"
+    r"VLLM(?:_\w{1,60}?)?_(?:SERVICE_HOST|SERVICE_PORT(?:_\w{1,40})?|PORT(?:_\d{1,5}_(?:TCP|UDP|SCTP)(?:_(?:ADDR|PORT|PROTO))?)?)"
 )
 # Of packages beside vLLM, which have variables of their own.
 _OF_OTHERS = expression(
-    r"VLLM_(?:ASCEND|HPU|GAUDI|NEURON|SPYRE|METAL|TPU|XLA|RBLN|OMNI|DETOKENIZE)_\w+"
+    r"VLLM_(?:ASCEND|HPU|GAUDI|NEURON|SPYRE|METAL|TPU|XLA|RBLN|OMNI|DETOKENIZE)_\w{1,80}"
 )
 _ADDRESS = expression(r"(?:tcp|udp)://\S{1,100}")
 _CLOSE = 0.88

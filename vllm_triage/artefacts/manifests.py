@@ -17,14 +17,16 @@ _MAX_CONTAINERS = 500
 _YAML_START = expression(r"(?:apiVersion|kind|metadata|items|spec|status):")
 _YAML_KIND = expression(r"(?m)^(?:  |- )?kind: *['\"]?[A-Z]\w+")
 _ENTRY = expression(
-    r"(?P<indent> *)(?P<dash>(?:- +)*)(?P<key>[\w./-]{1,120}) *:(?: +(?P<value>.*))?"
+    r"(?P<indent> *+)(?P<dash>(?:- ++)*+)(?P<key>[\w./-]{1,120}+) *+:(?: ++(?P<value>.*))?"
 )
-_ITEM = expression(r"(?P<indent> *)- +(?P<value>.*)")
+_ITEM = expression(r"(?P<indent> *+)- ++(?P<value>.*)")
 # "NAME=value" of docker, "name": "NAME" of kubectl.
 _QUOTED = expression(r'(?:^\s*+"|"name": ?")([A-Z]\w{1,100})["=]')
-_FLOW = expression(r"\{ *name: *(?P<name>[^,}]{1,200}?) *, *value: *(?P<value>.{0,400}?) *\} *")
+_FLOW = expression(
+    r"\{ *+name: *+(?P<name>[^,}]{1,200}+), *+value: *+(?P<value>[^}]{0,400}+)\} *+"
+)
 # vllm-0, vllm-0-1, vllm-7d4b9c6f5d-x2x5k.
-_ORDINALS = expression(r"(?:-\d{1,4})+$|-[a-z0-9]{8,10}-[a-z0-9]{5}$")
+_ORDINALS = expression(r"(?:-\d{1,4}){1,3}$|-[a-z0-9]{8,10}-[a-z0-9]{5}$")
 _NO_VALUES = ("|", "|-", ">", ">-", "|+", ">+")
 
 
