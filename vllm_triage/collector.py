@@ -212,6 +212,8 @@ class Collector:
         elif rank > group.rank:
             promote(group, item, recogniser, rank)
             self.changes += 1
+        if item.event.table and not group.event.table:
+            group.event = group.event._replace(table=item.event.table)
         if recogniser.id not in group.patterns:
             group.patterns.append(recogniser.id)
             self.changes += 1

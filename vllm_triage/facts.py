@@ -354,6 +354,14 @@ class DistributedFacts(Facts):
     """Clients that were expected."""
     variable: str | None = None
     """An environment variable."""
+    environment_variable: str | None = None
+    """The variable that does not fit, as the nodes' environments or interfaces show it."""
+    environment_fault: str | None = None
+    """What does not fit, with the values and the nodes."""
+    environment_value: str | None = None
+    """What to set that variable to."""
+    environment_node: str | None = None
+    """The node on which to set it."""
     num_heads: int | None = None
     """Attention heads of the model."""
     num_kv_heads: int | None = None
@@ -472,6 +480,10 @@ class ConfigFacts(Facts):
     """The values that are allowed, as printed."""
     variable: str | None = None
     """The environment variable."""
+    outcome: str | None = None
+    """What the server makes of the argument, where it does not refuse it."""
+    meant: str | None = None
+    """The name that was meant, where it is misspelt."""
     parser: str | None = None
     """The tool or reasoning parser."""
     chat_template: str | None = None

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from vllm_triage.events import Event
 from vllm_triage.expressions import expression
 from vllm_triage.kinds import Confidence, Kind, Level, Phase, Role, Severity
-from vllm_triage.lines import Line
+from vllm_triage.lines import Line, Origin
 from vllm_triage.matches import Match, Recogniser, Unknown
 from vllm_triage.rules import Rule
 from vllm_triage.run import Run
@@ -140,7 +140,9 @@ def promote(group: Group, item: Match, recogniser: Recogniser, rank: tuple[int, 
     group.role = recogniser.role
     group.severity = recogniser.severity
     group.confidence = recogniser.pattern.confidence
-    group.event, group.line = _without_text(item.event), shortened(item.line)
+    table = item.event.table or group.event.table
+    group.event = _without_text(item.event)._replace(table=table)
+    group.line = shortened(item.line)
     group.phase = item.phase or group.phase
     group.fields = {**group.fields, **item.fields}
     kept, group.lines = group.lines, []
@@ -148,7 +150,12 @@ def promote(group: Group, item: Match, recogniser: Recogniser, rank: tuple[int, 
 
 
 def _continuation(event: Event, line: Line) -> Sequence[Line]:
-    after = [other for other in event.lines if other.number >= line.number and other is not line]
+    is_listed = event.origin is Origin.ARTEFACT
+    after = [
+        other
+        for other in event.lines
+        if (is_listed or other.number >= line.number) and other is not line
+    ]
     return after[:3] if event.exception or len(event.lines) < 8 else after[:2]
 
 

@@ -97,6 +97,8 @@ def _merged(groups: Sequence[Group]) -> list[Group]:
         if first is group:
             continue
         first.count += group.count
+        if not first.event.table:
+            first.event = first.event._replace(table=group.event.table)
         first.processes.update(group.processes)
         first.add_lines(group.lines[:1])
         first.patterns += [one for one in group.patterns if one not in first.patterns]
@@ -148,6 +150,7 @@ def _incident(
             )
             for line in group.lines
         ),
+        table=tuple(tuple(map(redact, row)) for row in group.event.table),
         count=max(1, group.count),
         first_seen=group.first_seen,
         last_seen=group.last_seen,

@@ -176,6 +176,8 @@ class Incident(Plain):
     """The user's own command with the first change made."""
     evidence: tuple[Evidence, ...]
     """The lines; the first states the cause."""
+    table: tuple[tuple[str, ...], ...] = ()
+    """Values of several artefacts that are best seen beside each other; the first row holds the headings."""
     count: int = 1
     """How often it was printed, tracebacks that repeat it included."""
     first_seen: str | None = None

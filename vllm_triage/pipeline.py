@@ -84,6 +84,7 @@ def triage_paths(
             break
         form = format_of(reader.head)
         if form is not None and not form.is_log:
+            reader.is_split_at_nul = form.name == "environment"
             scanner.sources.append(evidence.read(reader, form))
             done += reader.bytes
             continue

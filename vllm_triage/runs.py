@@ -130,8 +130,11 @@ class Runs:
         return run
 
     def latest(self, line: Line) -> Run:
-        """The run that began last; where there is none, one that this line begins."""
-        return next(reversed(self._all.values())) if self._all else self._start(line)
+        """The run of a server that began last, else the last of all; where there is none, one that this line begins."""
+        last = list(reversed(self._all.values()))
+        return (
+            next((one for one in last if one.has_banner), last[0]) if last else self._start(line)
+        )
 
     def is_last(self, run: Run) -> bool:
         """Whether no other run of its container has begun since."""

@@ -92,6 +92,8 @@ class Reader:
 
     def __init__(self, path: Path | None, *, stream: IO[bytes] | None = None) -> None:
         self.name = STDIN if path is None else shown(path)
+        self.is_split_at_nul = False
+        """Whether its iterator gives what NUL ends as lines of their own, as in `/proc/PID/environ`."""
         self.lines = 0
         self.bytes = 0
         self.truncated_lines = 0
@@ -171,7 +173,8 @@ class Reader:
     def __iter__(self) -> Iterator[tuple[int, str]]:
         for first, data in self.blocks():
             for number, line in enumerate(data.split(b"\n"), first):
-                yield number, decoded(line)
+                for part in line.split(b"\0") if self.is_split_at_nul else (line,):
+                    yield number, decoded(part)
 
     def _split(self) -> Iterator[tuple[int, bytes]]:
         encoding = next((name for bom, name in _BOMS if self._first.startswith(bom)), None)

@@ -58,6 +58,32 @@ def _is_model_file(head: str) -> bool:
     return sort_of(head) is not None
 
 
+def _is_environment(head: str) -> bool:
+    first = head.partition("\n")[0][:300]
+    # Most logs are told by their first line, and need no reader's module.
+    may_be = (
+        first.partition("=")[0].isidentifier()
+        or first.startswith(("export ", "declare ", "# ", "$ ", "BASH_FUNC_"))
+        or any(
+            sign in first
+            for sign in (": <", ": flags=", " UP ", " UNKNOWN ", " DOWN", " Link encap:", "@")
+        )
+    )
+    if not may_be:
+        return False
+    from vllm_triage.artefacts.environment import fits
+
+    return fits(head)
+
+
+def _is_manifest(head: str) -> bool:
+    if '"HostConfig"' not in head and "apiVersion" not in head:
+        return False
+    from vllm_triage.artefacts.manifests import is_docker, is_pods
+
+    return is_docker(head) or is_pods(head)
+
+
 FORMATS: tuple[Format, ...] = (
     Format("prometheus", "prometheus", _is_prometheus),
     Format("api-answer", "answers", _asked("answers", "{", "data:")),
@@ -71,6 +97,8 @@ FORMATS: tuple[Format, ...] = (
     Format("model-file", "model_files", _is_model_file),
     Format("vllm-bench", "benchmarks", is_benchmark),
     Format("nvidia-smi", "gpu_listings", is_nvidia_smi),
+    Format("manifest", "manifests", _is_manifest, is_log=True),
+    Format("environment", "environment", _is_environment),
 )
 
 

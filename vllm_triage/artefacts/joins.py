@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from vllm_triage.arguments import Value as Argument
+from vllm_triage.arguments import value_of
 from vllm_triage.artefacts import model_joins
 from vllm_triage.artefacts.gpu_joins import beside_load, too_old
 from vllm_triage.artefacts.observations import Observation
@@ -14,7 +16,9 @@ def tell(run: Run, observations: Sequence[Observation]) -> None:
     told = [one for one in observations if one.subject == "run"]
     # What was sampled more often says more of the load.
     told.sort(key=lambda one: -float(one.values.get("gpu_samples", 0)))
+    arguments: dict[str, Argument] = {}
     for one in told:
+        is_first = not arguments
         for name, value in one.values.items():
             if name == "model":
                 run.model = run.model or str(value)
@@ -24,8 +28,18 @@ def tell(run: Run, observations: Sequence[Observation]) -> None:
                 run.torch_version = run.torch_version or str(value)
             elif name == "visible_gpus" and isinstance(value, float | int):
                 run.visible_gpus = run.visible_gpus or int(value)
+            elif name.startswith("--"):
+                # Of several containers the first is the one that serves.
+                if is_first:
+                    arguments[name[2:]] = value_of(str(value))
             else:
                 run.observed.setdefault(name, value)
+    if not run.arguments:
+        run.arguments.update(arguments)
+    if _has_environments(observations):
+        from vllm_triage.artefacts import environment_joins
+
+        environment_joins.tell(run, observations)
     for name, value in model_joins.observed(observations, run).items():
         run.observed.setdefault(name, value)
 
@@ -33,4 +47,13 @@ def tell(run: Run, observations: Sequence[Observation]) -> None:
 def joined(observations: Sequence[Observation], run: Run) -> list[Observation]:
     """The observations, and what follows from several of them or from one and the run."""
     every = list(model_joins.joined(series(observations), run))
-    return [*beside_load(every, run), *too_old(every, run)]
+    found = [*beside_load(every, run), *too_old(every, run)]
+    if _has_environments(observations):
+        from vllm_triage.artefacts import environment_joins
+
+        found += environment_joins.joined(observations, run)
+    return found
+
+
+def _has_environments(observations: Sequence[Observation]) -> bool:
+    return any(one.subject == "environment" for one in observations)

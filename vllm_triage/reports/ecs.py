@@ -93,6 +93,7 @@ def _own(incident: Incident, revision: int) -> dict[str, object]:
         "root_cause": incident.root_cause if isinstance(incident, Update) else None,
         "fix_steps": records.steps(incident),
         "facts": {incident.area: facts},
+        "table": records.rows(incident),
     }
 
 

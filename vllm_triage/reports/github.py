@@ -5,8 +5,11 @@ from collections.abc import Sequence
 from vllm_triage.kinds import Severity
 from vllm_triage.model import Incident, Report
 from vllm_triage.reports.clean import clean
+from vllm_triage.reports.grid import aligned
 
 _LEVEL = {Severity.FATAL: "error", Severity.DEGRADED: "warning", Severity.NOTICE: "notice"}
+
+_WIDTH = 120
 
 
 def render(report: Report) -> str:
@@ -17,6 +20,7 @@ def render(report: Report) -> str:
 def _annotation(incident: Incident) -> str:
     first = incident.evidence[0]
     body = [incident.summary, f"{first.source}:{first.line}: {first.text}", incident.cause]
+    body += aligned(incident.table, _WIDTH)
     body += [
         f"{step.number}. {step.do}" + (f"  {step.command}" if step.command else "")
         for step in incident.fix_steps

@@ -7,6 +7,7 @@ from vllm_triage.incidents import fact_texts
 from vllm_triage.model import Evidence, FixStep, Incident, Report
 from vllm_triage.reports.budget import heading, rows
 from vllm_triage.reports.clean import clean
+from vllm_triage.reports.grid import cells
 
 _MARKUP = expression(r"([\\`*_{}\[\]<>|#@~])")
 _BACKTICKS = expression(r"`+")
@@ -25,6 +26,7 @@ def render(report: Report) -> str:
     ]
     out += ["", escape(root.summary), "", f"**Cause.** {escape(root.cause)}", ""]
     out += _facts(report, root)
+    out += _table(root)
     out += ["**Evidence**", "", *fenced(_lines(root.evidence)), ""]
     if root.collect and root.role.value != "cause":
         out += ["**Collect next**", "", *(f"- {escape(item)}" for item in root.collect), ""]
@@ -69,6 +71,14 @@ def _facts(report: Report, incident: Incident) -> list[str]:
         *(f"| {name} | {escape(clean(text))} |" for name, text in rows),
         "",
     ]
+
+
+def _table(incident: Incident) -> list[str]:
+    shown = [[escape(cell.replace("`", "'")) for cell in row] for row in cells(incident.table)]
+    if not shown:
+        return []
+    head, *body = (f"| {' | '.join(row)} |" for row in shown)
+    return [head, "|" + "---|" * len(shown[0]), *body, ""]
 
 
 def _memory(incident: Incident) -> list[str]:

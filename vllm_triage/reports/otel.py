@@ -76,6 +76,7 @@ def _attributes(incident: Incident, context: Context) -> dict[str, object]:
         "source": first.source,
         "line": first.line,
         "evidence": [one.text for one in incident.evidence],
+        "table": records.rows(incident),
         "fix_steps": records.steps(incident),
         "suggested_command": incident.suggested_command,
         "caused_by": incident.caused_by,

@@ -9,9 +9,11 @@ from pathlib import Path
 from vllm_triage.expressions import expression
 from vllm_triage.kinds import Severity
 from vllm_triage.model import Incident, Update
+from vllm_triage.reports.grid import aligned
 
 _EXCEPTION = expression(r"(?<![\w.])([A-Za-z_][\w.]*(?:Error|Exception|Interrupt)): +(\S.*)")
 _ISO = expression(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?\d*(Z|[+-]\d\d:?\d\d)")
+_WIDTH = 200
 # Seconds, milliseconds, microseconds (journald) and nanoseconds since 1970, told by their length.
 _EPOCH = {10: 10**9, 13: 10**6, 16: 10**3, 19: 1}
 
@@ -93,3 +95,8 @@ def steps(incident: Incident) -> list[str]:
         f"{step.number}. {step.do}" + (f" : {step.command}" if step.command else "")
         for step in incident.fix_steps
     ]
+
+
+def rows(incident: Incident) -> list[str]:
+    """The table, a text each row: an index would mix the cells of lists in a list."""
+    return aligned(incident.table, _WIDTH)

@@ -11,6 +11,7 @@ from vllm_triage.kinds import Confidence, Phase, Role, Severity
 from vllm_triage.model import Evidence, FixStep, Incident, Report, RunInfo
 from vllm_triage.reports.budget import heading, rows
 from vllm_triage.reports.clean import clean, located
+from vllm_triage.reports.grid import aligned
 
 _COLOURS = {Severity.FATAL: "1;31", Severity.DEGRADED: "1;33", Severity.NOTICE: "1;36"}
 _PHASES = {Phase.STARTUP: "while starting", Phase.SERVING: "while serving"}
@@ -116,6 +117,7 @@ def _incident(page: _Page, report: Report, incident: Incident, *, every: bool) -
         "",
         *page.wrapped(" ".join(story), ""),
         "",
+        *_table(page, incident),
         page.paint("What to do", "1"),
     ]
     for step in incident.fix_steps:
@@ -135,6 +137,15 @@ def _incident(page: _Page, report: Report, incident: Incident, *, every: bool) -
     if incident.verify:
         out += ["", *page.wrapped(_plain(incident.verify), "Check: ")]
     return out
+
+
+def _table(page: _Page, incident: Incident) -> list[str]:
+    """Values beside each other; the columns that do not fit in the page are left out."""
+    shown = aligned(incident.table, page.width - len(_INDENT))
+    if not shown:
+        return []
+    head, *body = (_INDENT + row for row in shown)
+    return [page.paint(head, "1"), *body, ""]
 
 
 def _where(page: _Page, run: RunInfo | None, incident: Incident, margin: str) -> list[str]:
