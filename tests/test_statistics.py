@@ -222,6 +222,48 @@ def test_each_release_s_form_of_the_line_gives_its_numbers(
     assert incident.facts.model_dump().items() >= stated.items()
 
 
+@pytest.mark.parametrize(
+    "head",
+    [
+        "",
+        "Engine 000: ",
+        "INFO 02-01 06:36:05 llm_engine.py:921] ",
+        "INFO 2025-09-10 16:32:05.957 metrics.py:386] ",
+        "INFO 2025-09-10 16:32:05,957 [loggers.py:87] Engine 000: ",
+        "(ServeReplica:default:VLLM pid=12) INFO 05-02 10:00:00 [loggers.py:87] Engine 000: ",
+        "(APIServer pid=145) [vllm-npu] INFO 2026-10-07 22:01:17,796 [loggers.py:248] Engine 000: ",
+        "2026-03-01T10:00:00.123456Z  INFO server::stats: ",
+        "2026-03-01 10:00:00,123 - vllm.v1.metrics.loggers - INFO - Engine 000: ",
+        "[2026-03-01 10:00:00] INFO loggers.py:87: Engine 000: ",
+    ],
+)
+def test_the_line_is_known_behind_any_logger_s_prefix(head: str) -> None:
+    rows = [head + window(n, cache=99.0, waiting=3).partition("Engine 000: ")[2] for n in range(3)]
+
+    assert kinds(rows) == [KV]
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "INFO 05-16 10:00:00 [logger.py:40] Received request cmpl-1: prompt: INFO: ",
+        "INFO 05-16 10:00:00 [logger.py:40] Received request cmpl-1: prompt: 'INFO: ",
+        "WARNING 05-16 10:00:00 [serving.py:1] bad input {'text': 'why is this: ",
+    ],
+)
+def test_a_line_that_a_user_quotes_is_none(head: str) -> None:
+    rows = [head + window(n, cache=99.0, waiting=3).partition("Engine 000: ")[2] for n in range(3)]
+
+    assert kinds(rows) == []
+
+
+def test_what_an_unknown_field_says_does_not_hide_the_rest() -> None:
+    odd = "Avg time/tok: 149.4 ms, Running: "
+    rows = [window(n, cache=99.0, waiting=3).replace("Running: ", odd) for n in range(3)]
+
+    assert kinds(rows) == [KV]
+
+
 @pytest.mark.parametrize(("hits", "is_left"), [(79.9, True), (80.0, False)])
 def test_a_prefix_cache_that_hits_nearly_always_is_not_asked_to_do_more(
     hits: float, is_left: bool

@@ -85,9 +85,9 @@ _PROCESS = expression(
     r"(?:,? ?pid=(?P<pid>\d+))?(?:, ip=[\w.:]+)?\)\s?"
 )
 _RANK = expression(r"\[(?:rank|default)(?P<rank>\d+)\]:?\s?")
-# vLLM's own formatter, every release; 0.31 puts the process in front of the level.
+# vLLM's own formatter, every release; 0.31 puts the process in front of the level, products built on it the year in front of the month.
 _VLLM = expression(
-    r"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) (?P<time>\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?) "
+    r"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) (?P<time>(?:\d{4}-)?\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d+)?) "
     r"\[?(?P<place>[\w./<>+-]+:\d+)\](?: |$)"
 )
 _VLLM_UNDATED = expression(r"(?P<level>DEBUG|INFO|WARNING|ERROR) +\[(?P<place>[\w./]+:\d+)\] ")
@@ -146,11 +146,16 @@ WRITTEN_WORDS = ("content", 'prompt"', "prompt'", "prompt=", 'text"', "text'", "
 """A line without one of these holds nothing that users or models wrote."""
 REQUESTS = ("Received request ", "Generated response ", "Added request ", "Request log")
 _STATISTICS = expression(r"(?:Engine \d+: |\d+ Engines Aggregated: )?Avg prompt throughput: ")
+# Another logger's prefix, of a product built on vLLM; what somebody quotes has quotes or braces.
+_BEFORE_STATISTICS = expression(
+    r"""[^'"`{}]{1,150}?(?:[\]:-]|INFO) {1,2}(?=(?:Engine \d+: |\d+ Engines Aggregated: )?Avg prompt throughput: [\d.]+ tokens/s, Avg generation )"""
+)
+_KNOWN_STARTS = (*REQUESTS, "Engine ", "Avg prompt throughput: ")
 BESIDE_STATISTICS = ("Prefix cache hit rate: ", "SpecDecoding metrics: ", "Speculative metrics: ")
 """How the lines begin that an engine prints beside its window."""
 # vLLM's own prefix, or no more than the process: each of its parts ends with its one blank.
 _USUAL = expression(
-    r"(?:\([^()]{1,120}\) )*+(?:(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? \[?[\w./<>+-]+:\d+\] )?"
+    r"(?:\([^()]{1,120}\) )*+(?:(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) (?:\d{4}-)?\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d+)? \[?[\w./<>+-]+:\d+\] )?"
 )
 _MAX_PREFIX = 200
 _GLUED = expression(
@@ -321,6 +326,9 @@ def _parse(
         rest = _WRITTEN.sub(r"\1'...'", rest)
     if rest[:1] == " " and ("|" in rest or "+" in rest):
         rest = _GROUP.sub("", rest, count=1)
+    if "Avg prompt throughput: " in rest and not rest.startswith(_KNOWN_STARTS):
+        found = _BEFORE_STATISTICS.match(rest)
+        rest = rest if found is None else rest[found.end() :]
     if "NCCL " in rest:
         found = _NCCL.match(rest)
         if found is not None:
