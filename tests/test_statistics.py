@@ -93,6 +93,57 @@ def test_a_state_must_last_three_windows(shown: dict[str, float]) -> None:
     assert kinds([*bad[:2], idle, *bad, bad[0]]) != []
 
 
+def table(
+    *,
+    ttft: float = 200.0,
+    tpot: float = 20.0,
+    tokens: float = 900.0,
+    served: float = 4.0,
+    done: int = 100,
+) -> list[str]:
+    return [
+        "============ Serving Benchmark Result ============",
+        f"Successful requests:                     {done}",
+        "Benchmark duration (s):                  90.00",
+        f"Request throughput (req/s):              {served}",
+        f"Output token throughput (tok/s):         {tokens}",
+        "---------------Time to First Token----------------",
+        f"Mean TTFT (ms):                          {ttft}",
+        f"Median TTFT (ms):                        {ttft}",
+        "-----Time per Output Token (excl. 1st token)------",
+        f"Mean TPOT (ms):                          {tpot}",
+        "==================================================",
+        "",
+    ]
+
+
+LOW = "performance.low_throughput"
+FEW: dict[str, float] = {"tokens": 200.0, "served": 1.0, "done": 20}
+
+
+@pytest.mark.parametrize(
+    ("shown", "kind"),
+    [
+        ({}, None),
+        ({"ttft": 1000.0}, TTFT),
+        ({"ttft": 999.99}, None),
+        ({"tpot": 100.0}, SLOW),
+        ({"tpot": 99.99}, None),
+        ({"ttft": 1000.1, "tpot": 100.0}, TTFT),
+        (FEW, LOW),
+        (FEW | {"tokens": 200.01}, None),
+        (FEW | {"served": 1.01}, None),
+        (FEW | {"done": 19}, None),
+        (FEW | {"tpot": 100.0}, SLOW),
+        (FEW | {"ttft": 1000.0}, TTFT),
+    ],
+)
+def test_each_threshold_of_a_benchmark_s_table_holds_from_both_sides(
+    shown: dict[str, float], kind: str | None
+) -> None:
+    assert kinds(table(**shown)) == ([kind] if kind else [])  # type: ignore[arg-type]
+
+
 def engines(*shown: dict[str, float]) -> list[str]:
     return [
         window(number, engine=f"Engine 00{index}: ", **one)  # type: ignore[arg-type]
