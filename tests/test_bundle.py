@@ -59,6 +59,17 @@ def test_a_bundle_is_the_same_each_time(tmp_path: Path) -> None:
         assert archive.namelist() == sorted(archive.namelist())
 
 
+def test_names_and_variables_that_are_no_text_do_no_harm(tmp_path: Path) -> None:
+    log = Path(os.fsdecode(os.fsencode(tmp_path) + b"/pod-\xff.log"))
+    log.write_bytes(LOG.read_bytes())
+    env = {"VLLM_X": os.fsdecode(b"\xff")}
+    done = run("report", "--for-github", log, env=env)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "VLLM_X=\ufffd" in done.stdout
+    assert run("report", "-o", f"{log}.zip", log, env=env).returncode == 0
+
+
 def test_nothing_of_this_machine_is_in_it_without_system(tmp_path: Path) -> None:
     done = run(
         "report", "--no-system", "-o", tmp_path / "x.zip", LOG, env={"NCCL_DEBUG": "NOTHERE"}
@@ -376,6 +387,15 @@ def test_of_a_secret_variable_only_its_name_is_shown() -> None:
         "HF_HOME=/x", "HF_TOKEN=[redacted]", "NCCL_IB_HCA=mlx5", "RANK=0", "RAY_AUTH=[redacted]", "TOKENIZERS_PARALLELISM=false",
         "VLLM_API_KEY=", "https_proxy=http://[redacted]@p:1",
     ]  # fmt: skip
+
+
+def test_a_variable_of_several_lines_or_of_no_text_is_shown_on_one() -> None:
+    shown = environment({"VLLM_A": "1\n2\x1b[31m", "VLLM_B": "\udcff", "VLLM_C": "x" * 5_000})
+
+    assert [row[:20] for row in shown.splitlines()] == [
+        "VLLM_A=1 2\ufffd[31m", "VLLM_B=\ufffd", "VLLM_C=xxxxxxxxxxxxx",
+    ]  # fmt: skip
+    assert len(shown) < 1_100
 
 
 def stub(folder: Path, script: str) -> None:

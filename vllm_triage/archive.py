@@ -42,7 +42,9 @@ def files(bundle: Bundle) -> dict[str, str]:
         "issue.md": body(bundle),
         "command.txt": "".join(f"{clean(run.command)}\n" for run in runs if run.command),
         "versions.txt": "\n".join(
-            f"{clean(run.source or 'log')}, line {run.first_line}\n{versions(run)}" for run in runs
+            f"{clean(run.source or 'log')}, line {run.first_line}\n{versions(run)}"
+            for run in runs
+            if versions(run)
         ),
     }
     system = bundle.system

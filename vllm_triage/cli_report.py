@@ -11,6 +11,7 @@ from vllm_triage.bundle import Bundle, gather
 from vllm_triage.cli_options import HELP, rules_option
 from vllm_triage.errors import TriageError
 from vllm_triage.issue import body
+from vllm_triage.paths import shown
 from vllm_triage.reports.clean import clean
 from vllm_triage.system import gather as look_at_system
 
@@ -65,15 +66,15 @@ def report_command(
     _check(logs, attached, output, for_github=for_github)
     system = None if no_system else look_at_system(os.environ)
     found = gather(logs, attached=attached, rules=rules, context=context, system=system)
-    is_to_file = output is not None and str(output) != "-"
+    target = None if output is None or str(output) == "-" else output
     if for_github:
-        _write(output if is_to_file else None, body(found).encode())
+        _write(target, body(found).encode("utf-8", "replace"))
     else:
         texts = files(found)
         data = zipped(texts)
-        _write(output if is_to_file else None, data)
-        if is_to_file:
-            click.echo(_summary(found, output, len(texts), len(data)), nl=False)
+        _write(target, data)
+        if target is not None:
+            click.echo(_summary(found, target, len(texts), len(data)), nl=False)
     for problem in found.problems:
         click.echo(f"vllm-triage: {clean(problem)}", err=True)
     return _FAILED if found.problems else 0
@@ -118,10 +119,10 @@ def _write(output: Path | None, data: bytes) -> None:
         write(output, data)
 
 
-def _summary(found: Bundle, output: Path | None, count: int, size: int) -> str:
+def _summary(found: Bundle, output: Path, count: int, size: int) -> str:
     root = found.report.root
     what = f"{root.title} ({root.kind.value})" if root else "no incident was found in these logs"
     return (
-        f"{clean(str(output))}: {count} files, {max(1, size // 1000)} kB\n  {clean(what)}\n"
+        f"{clean(shown(output))}: {count} files, {max(1, size // 1000)} kB\n  {clean(what)}\n"
         "  Look through it before you share it: README.txt says what is in it.\n"
     )

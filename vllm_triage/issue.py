@@ -14,6 +14,7 @@ _MAX_TEXT = 2_000
 _MAX_LINE = 2_000
 _MAX_OTHERS = 10
 _RESERVE = 1_000
+_MAX_LOG = 30_000
 _COLLECTED = "Collecting environment information"
 
 
@@ -30,7 +31,7 @@ def body(bundle: Bundle) -> str:
     tail = ["", "### Before submitting a new issue...", ""]
     tail += ["- [ ] I have searched for relevant issues and asked the chatbot of the documentation page."]  # fmt: skip
     used = sum(len(row) + 1 for row in (*head, *tail)) + _RESERVE
-    rows = [*head, *_log(bundle, max(0, MAX_BODY - used)), *tail]
+    rows = [*head, *_log(bundle, min(_MAX_LOG, max(0, MAX_BODY - used))), *tail]
     return "\n".join(rows)[: MAX_BODY - 1] + "\n"
 
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from vllm_triage.expressions import expression
 from vllm_triage.redact import REDACTED, redact
+from vllm_triage.reports.clean import clean
 
 TIMEOUT_S = 20.0
 """How long nvidia-smi gets: on a broken GPU it may never answer."""
@@ -86,7 +87,7 @@ def environment(environ: Mapping[str, str]) -> str:
             rows.append(f"{name}={REDACTED}")
         else:
             rows.append(redact(f"{name}={value}")[: len(name) + _MAX_VALUE])
-    return "".join(f"{row}\n".replace("\x00", "") for row in rows)
+    return "".join(f"{clean(row)}\n" for row in rows)
 
 
 def trimmed(details: str) -> str:
@@ -170,5 +171,5 @@ def _run(command: list[str], timeout_s: float) -> str:
             return f"nvidia-smi did not answer within {timeout_s:g} s ({shown}): the driver or a GPU hangs.\n"
         output.seek(0)
         text = output.read(_MAX_OUTPUT).decode("utf-8", "replace")
-    text = "".join(f"{redact(row.rstrip())}\n" for row in text.splitlines())
+    text = "".join(f"{clean(redact(row.rstrip()))}\n" for row in text.splitlines())
     return text if not code else f"{text}\n{shown} ended with exit code {code}.\n"
