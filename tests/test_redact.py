@@ -29,6 +29,7 @@ PLACES = (
     "(b'authorization', b'Bearer §')", "(b'x-api-key', b'§')", "X-API-Key: §", '-H "Authorization: Bearer §"',
     "Cookie: session=§; id=§", "Set-Cookie: session=§; Path=/", "(b'cookie', b'session=§')",
     "--api-key § --port 1", "--api-key=§", "--api-key § x§ --port 1", "--api-key § x§", "--api_key '§'", "--hf-token=§", "--token §",
+    "--api-key=§,x§ --port 1", "SOME_API_KEY=§,x§", '{"log":"vllm serve m --api-key § x§\\n","stream":"stderr"}',
     "--proxy-password §", "--ssl-keyfile-password §", '"--api-key", "§", "--port"', "['--hf-token', '§', '--port']",
     "'api_key': '§'", "'api_key': ['§', 'x§']", "api_key=['§', 'x§'], port=1", '"hf_token": "§"', '{\\"api_key\\": \\"§\\"}',
     '{"name": "HF_TOKEN", "value": "§"}', "AWS_SECRET_ACCESS_KEY=§", "aws_session_token = §", "-e HF_TOKEN=§ x", "VLLM_SOME_KEY=§",

@@ -18,7 +18,11 @@ from vllm_triage.system import gather as look_at_system
 _FAILED = 2
 
 
-@click.command("report", context_settings=HELP)
+@click.command(
+    "report",
+    context_settings=HELP,
+    short_help="Make a bug report: a zip, or the body of an issue.",
+)
 @click.argument("logs", nargs=-1, metavar="LOG...")
 @click.option(
     "--output",

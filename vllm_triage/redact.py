@@ -43,14 +43,16 @@ _NO_SECRET = (
     r"(?!b?\\{0,3}['\"]?(?:(?:None|null|true|false|EMPTY|str|Optional|Union)(?![\w.+/=-])|\[?redacted|\*\*|<"
     r"|\$\{?\w+\}?(?=[\s'\"]|$)|(?:self|args|os|kwargs|config|settings)\.[a-z]))"
 )
+# Of a bare word a comma is a part where what follows is no pair of a name and a value.
+_COMMA = r"[,;](?=[^\s'\",;=:&)}\]\\]{1,200}(?:[\s'\",;)}\]\\]|$))"
 # A list, a quoted text (its quotes escaped where it stands in another), a bare word.
 _VALUE = (
     r"(?:(?P<list>\[)[^\]\n]{0,2000}\]?|b?(?P<quote>\\{0,3}['\"])(?:(?!(?P=quote))[^\n]){3,2000}+(?P=quote)?"
-    r"|[^\s'\",;&)}\]]{3,})"
+    rf"|(?:[^\s'\",;&)}}\]]|{_COMMA}){{3,}}+)"
 )
 _SEPARATOR = r"(?:\\{0,3}['\"])?\s{0,3}[=:]\s{0,30}"
 _FLAG_NAMES = r"api[-_]key|token|passw(?:or)?d|passphrase|secret|access[-_]key|secret[-_]key"
-_WORD = r"(?:'[^'\n]{0,500}'?|\"[^\"\n]{0,500}\"?|[^\s'\",;\\]{1,500})"
+_WORD = rf"(?:'[^'\n]{{0,500}}'?|\"[^\"\n]{{0,500}}\"?|(?:[^\s'\",;\\]|{_COMMA}){{1,500}})"
 _RULES: tuple[tuple[regex.Pattern[str], str], ...] = (
     (
         expression(
@@ -122,7 +124,7 @@ _RULES: tuple[tuple[regex.Pattern[str], str], ...] = (
 _FLAG = rf"(?i)((?<!-)--(?=[a-z])[\w-]{{0,40}}?(?:{_FLAG_NAMES})(?:=| {{1,9}}))(?!'?\[redacted\]|['\"]?\$|-|<)"
 # The server takes several keys: all words up to the next flag, of which a model may be one.
 _KEYS = expression(
-    rf"(?i)(--api[-_]key(?:=| {{1,9}}))(?!'?\[redacted\]|['\"]?\$|-|<){_WORD}(?: {{1,9}}(?!-|[A-Za-z][\w.-]{{0,60}}/[\w.]{{0,60}}[.-]){_WORD}){{0,15}}(?= {{1,9}}-|\s{{0,9}}$)"
+    rf"(?i)(--api[-_]key(?:=| {{1,9}}))(?!'?\[redacted\]|['\"]?\$|-|<){_WORD}(?: {{1,9}}(?!-|[A-Za-z][\w.-]{{0,60}}/[\w.]{{0,60}}[.-]){_WORD}){{0,15}}(?= {{1,9}}-|\s{{0,9}}(?:$|[\\'\"]))"
 )
 _FLAG_WITH_VALUE = expression(_FLAG + _WORD)
 
