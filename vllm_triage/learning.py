@@ -40,6 +40,7 @@ _NOTHING = (False, False)
 _IDLE = (Level.DEBUG, Level.INFO, Level.WARNING)
 # Stands for a digit that may be any.
 _ANY = "\0"
+_DIGITS = frozenset("0123456789")
 _WILD = {ord(digit): _ANY for digit in "0123456789"}
 
 
@@ -87,7 +88,9 @@ class Learner:
             if accepts(pattern, Level.ERROR, Origin.LOG)
             and not (pattern.exception or pattern.frames or pattern.raised_in)
         )
-        self._by_level: dict[Level, tuple[str, ...]] = {}
+        self._slow: set[str] = set()
+        """Patterns for windows that took too long once: whoever reads the windows will say so."""
+        self._by_level: dict[Level, tuple[tuple[str, ...], tuple[str, ...]]] = {}
 
     def learn(self, raw: bytes, unwrapper: Unwrapper) -> Shape | None:
         """What lines of this one's shape say; None when they must be read one by one."""
@@ -163,11 +166,19 @@ class Learner:
             and separator(text) is None
             and frame(text) is None
             and exception_name(text.strip(), in_traceback=False) is None
-            and not any(_may_hold(_wild(text), word) for word in self._words(line.level))
+            and not self._may_be_asked_for(text, line.level)
         )
 
-    def _words(self, level: Level) -> tuple[str, ...]:
-        """Of each pattern for plain records of a level a text that what it matches must hold."""
+    def _may_be_asked_for(self, text: str, level: Level) -> bool:
+        """Tell whether a record with these words may hold, with some digits, what a pattern asks for."""
+        plain, numbered = self._words(level)
+        if any(word in text for word in plain):
+            return True
+        wild = _wild(text)
+        return any(_may_hold(wild, word) for word in numbered)
+
+    def _words(self, level: Level) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Of each pattern for plain records of a level a text that what it matches must hold; those with digits apart."""
         found = self._by_level.get(level)
         if found is None:
             words = {
@@ -178,7 +189,9 @@ class Learner:
                     [max(pattern.keywords, key=len)] if pattern.keywords else pattern.any_of
                 )
             }
-            found = self._by_level[level] = tuple(sorted(words))
+            numbered = {word for word in words if not _DIGITS.isdisjoint(word)}
+            found = tuple(sorted(words - numbered)), tuple(sorted(numbered))
+            self._by_level[level] = found
         return found
 
     def _asking(self, text: str) -> dict[str, Pattern]:
@@ -200,7 +213,13 @@ class Learner:
         rules: list[tuple[Bound, ...]] = []
         ids: list[str] = []
         for number, pattern in self._asking(text).items():
-            bounds = _bounds(pattern, [one.line.text for one in read], shift)
+            if number in self._slow:
+                return None
+            try:
+                bounds = _bounds(pattern, [one.line.text for one in read], shift)
+            except TimeoutError:
+                self._slow.add(number)
+                return None
             if bounds is None:
                 return None
             rules.append(bounds)
@@ -305,10 +324,10 @@ def _may_hold(text: str, word: str) -> bool:
 
 @cache
 def _word(word: str) -> regex.Pattern[str] | None:
-    if not any(char.isdigit() for char in word):
+    if _DIGITS.isdisjoint(word):
         return None
     return regex.compile(
-        "".join(f"[{char}{_ANY}]" if char.isdigit() else regex.escape(char) for char in word)
+        "".join(f"[{char}{_ANY}]" if char in _DIGITS else regex.escape(char) for char in word)
     )
 
 
