@@ -31,7 +31,7 @@ _SAMPLE = "(Worker pid=1) ERROR 01-01 00:00:00 [a.py:1] "
 _NOT_JUST_CODE = ("NCCL ", "Rank ", "%|", "\\n", "Benchmark Result", *WRITTEN_WORDS)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class _Lane:
     """A prefix, and the process that prints it."""
 

@@ -3,6 +3,7 @@
 Compiling them all would take longer than all else of starting up, and a log has a use for few.
 """
 
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, AnyStr, cast
 
@@ -30,12 +31,19 @@ class Expression(Compiled):
         from vllm_triage.precompiled import compiled as made
 
         compiled = made(self._text, self._flags)
-        for one in dir(compiled):
-            if not one.startswith("_"):
-                setattr(self, one, getattr(compiled, one))
+        for one in _attributes():
+            setattr(self, one, getattr(compiled, one))
         # Attributes of a class that has no __getattr__ are found faster.
         self.__class__ = Compiled  # type: ignore[assignment]  # the base, not a subclass
         return getattr(compiled, name)
+
+
+@cache
+def _attributes() -> tuple[str, ...]:
+    """What a compiled regex has."""
+    import regex
+
+    return tuple(one for one in dir(regex.Pattern) if not one.startswith("_"))
 
 
 def expression(text: AnyStr, flags: int = 0) -> "regex.Pattern[AnyStr]":

@@ -17,7 +17,7 @@ _MAX_LINE = 4096
 _CLOCK = expression(r"(?:\d{4}-)?(\d\d)-(\d\d)[T ](\d\d:\d\d:\d\d(?:[.,]\d+)?)")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Group:
     """All that was said of one kind in one run."""
 

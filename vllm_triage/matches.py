@@ -91,7 +91,7 @@ class _Found(NamedTuple):
     """Where the last of the numbers that have bounds stands, -1 for none."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class _Candidate:
     """A pattern that may match an event, and what its regex found, once it was tried."""
 
@@ -128,7 +128,7 @@ def compiled(text: str) -> regex.Pattern[str]:
     return precompiled.compiled(text, regex.MULTILINE)
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Matcher:
     """Tries the catalogue's patterns on events."""
 

@@ -26,7 +26,7 @@ def full(kept: Line | Kept) -> Line:
     )  # fmt: skip
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Process:
     """What is still open for one process."""
 

@@ -11,7 +11,7 @@ from vllm_triage.model import RunInfo
 from vllm_triage.releases import Release
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Run:
     """One server run while its log is being read."""
 

@@ -15,7 +15,7 @@ from vllm_triage.shapes import DIGITS, Record, Shape, State, owner, text_at
 _SOON = 64
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Block:
     """Lines in a row; the first has the number `first`."""
 

@@ -19,7 +19,7 @@ MAX_HELD_LINES = 1000
 _Key = tuple[Kind, str]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class _Told:
     update: Update
     state: dict[str, object]

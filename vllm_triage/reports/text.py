@@ -2,7 +2,7 @@
 
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from vllm_triage import lines, versions
 from vllm_triage.commands import has_change
@@ -23,8 +23,7 @@ _EXCEPTION = expression(r"(?<![\w.])[\w.]*(?:Error|Exception): ")
 _NUMBERED = expression(r"(.*?)(\d+)")
 
 
-@dataclass(frozen=True, slots=True)
-class _Page:
+class _Page(NamedTuple):
     width: int
     colour: bool
 
