@@ -16,7 +16,8 @@ def doubled(target: Path) -> Path:
     one that finds the same, so that nothing that is kept for the first serves the second.
     """
     for path in catalogue.files(folder()):
-        patterns = tomllib.loads(path.read_text("utf-8")).get("pattern", [])
+        every = tomllib.loads(path.read_text("utf-8")).get("pattern", [])
+        patterns = [one for one in every if "regex" in one]
         if not patterns:
             continue
         copy = target / path.relative_to(folder())

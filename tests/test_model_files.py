@@ -174,20 +174,49 @@ def test_weights_are_held_against_the_cards_that_share_them(gibibytes: int, pct:
         "Free memory on device (79.0/80.0 GiB) on startup. Desired GPU memory utilization is (0.9, 72.0 GiB).",
     )
 
-    found = beside(run, ("m/model.safetensors.index.json", index))
+    index_of = ("m/model.safetensors.index.json", index)
+    config = {"architectures": ["X"], "torch_dtype": "bfloat16"}
+    wide = {**config, "torch_dtype": "float32"}
 
-    assert found["weights_of_card_pct"] == pct
+    assert beside(run, index_of, ("m/config.json", config))["weights_of_card_pct"] == pct
+    assert beside(run, index_of, ("m/config.json", wide))["weights_of_card_pct"] == pct / 2
+    assert "weights_of_card_pct" not in beside(run, index_of)
 
 
-@pytest.mark.parametrize("name", ["quantization", "cpu_offload_gb", "load_format"])
+@pytest.mark.parametrize(
+    ("config", "whole"),
+    [
+        # Llama-2-7B, Llama-3.1-8B and Qwen2.5-0.5B; their cards say 6.74, 8.03 and 0.49 billion.
+        ({"hidden_size": 4096, "intermediate_size": 11008, "vocab_size": 32000, "num_hidden_layers": 32,
+          "num_key_value_heads": 32}, 6.738e9),
+        ({"hidden_size": 4096, "intermediate_size": 14336, "vocab_size": 128256, "num_hidden_layers": 32}, 8.030e9),
+        ({"hidden_size": 896, "intermediate_size": 4864, "vocab_size": 151936, "num_hidden_layers": 24,
+          "num_attention_heads": 14, "num_key_value_heads": 2, "model_type": "qwen2", "tie_word_embeddings": True},
+         0.494e9),
+        ({"hidden_size": 4096, "vocab_size": 32000, "num_hidden_layers": 32}, None),
+        ({"hidden_size": 4096, "intermediate_size": 14336, "vocab_size": 32000, "model_type": "mixtral"}, None),
+    ],
+)  # fmt: skip
+def test_the_weights_of_a_dense_model_follow_from_its_shapes(
+    config: dict[str, Any], whole: float | None
+) -> None:
+    size = values({**LLAMA, **config}).get("estimated_bytes")
+
+    assert size == (pytest.approx(2 * whole, rel=0.001) if whole else None)
+
+
+@pytest.mark.parametrize("name", ["quantization", "cpu_offload_gb", "load_format", "dtype"])
 def test_weights_that_are_changed_while_they_load_are_not_held_against_a_card(name: str) -> None:
     index = {"metadata": {"total_size": 1 << 50}, "weight_map": {}}
+    config = {"architectures": ["X"], "torch_dtype": "bfloat16"}
     run = served(**{name: "fp8"})
     run.memory.feed(
         (None, None), "Initial free memory: 79.0 GiB; Requested memory: 0.9 (util), 72.0 GiB"
     )
 
-    assert "weights_of_card_pct" not in beside(run, ("m/model.safetensors.index.json", index))
+    found = beside(run, ("m/model.safetensors.index.json", index), ("m/config.json", config))
+
+    assert "weights_of_card_pct" not in found
 
 
 def test_a_run_that_came_further_than_the_checks_has_passed_them() -> None:

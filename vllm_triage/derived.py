@@ -172,7 +172,9 @@ def _exceeding(known: Mapping[str, object], run: Run | None) -> str | None:
     if run is None or not isinstance(weights, int) or not isinstance(card, int) or card <= 0:
         return None
     arguments = run.arguments
-    if any(arguments.get(name) for name in ("quantization", "cpu_offload_gb", "load_format")):
+    if any(
+        arguments.get(name) for name in ("quantization", "cpu_offload_gb", "load_format", "dtype")
+    ):
         return None
     sizes = [number(arguments, f"{one}_parallel_size") or 1 for one in ("tensor", "pipeline")]
     if not all(1 <= one <= _MAX_PARALLEL for one in sizes):

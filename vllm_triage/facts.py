@@ -81,7 +81,7 @@ class OomFacts(Facts):
     weights_bytes: int | None = None
     """The model's weights."""
     checkpoint_bytes: int | None = None
-    """All weights together, as the checkpoint's files hold them."""
+    """All weights together as they are loaded, from the checkpoint's index, else from the config's shapes."""
     weights_of_card_pct: float | None = None
     """What one card's part of the checkpoint takes of the card."""
     gpu_memory_utilization: float | None = None

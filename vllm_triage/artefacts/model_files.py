@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeGuard, cast
 
 from vllm_triage.artefacts.json_text import line_of, top_keys, value_at
+from vllm_triage.artefacts.model_size import BYTES_LOADED, parameters
 from vllm_triage.artefacts.observations import Observation, Reading, Value
 from vllm_triage.lines import Line
 
@@ -152,6 +153,9 @@ def _config(data: Mapping[str, object]) -> _Found:
         yield "dtype", value_at(data, (key,)), (key,)
     yield from _length(data, part)
     yield from _method(data, part)
+    size = parameters(data) if part == () else None
+    if size is not None:
+        yield "estimated_bytes", size * BYTES_LOADED, ("hidden_size",)
     remote = value_at(data, ("auto_map", "AutoConfig"))
     if isinstance(remote, str):
         yield "remote_code", remote, ("auto_map", "AutoConfig")

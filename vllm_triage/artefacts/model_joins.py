@@ -29,10 +29,11 @@ _SHOWN_BY = {
     "methods": "config_method",
     "trusts_remote_code": "remote_code",
     "weights_of_card_pct": "checkpoint_bytes",
+    "estimated_of_card_pct": "estimated_bytes",
 }
 # With these the config in force is not the one that lies in the folder.
 _OVERRIDES = ("hf_overrides", "rope_scaling", "rope_theta", "hf_config_path", "config_format")
-_SHRINKS = ("cpu_offload_gb", "quantization", "offload_backend", "load_format")
+_SHRINKS = ("cpu_offload_gb", "quantization", "offload_backend", "load_format", "dtype")
 _MIB = 1024**2
 _MAX_PARALLEL = 4096
 
@@ -42,7 +43,10 @@ def observed(observations: Sequence[Observation], run: Run) -> dict[str, Value]:
     own = _served(_models(observations), run)
     if own is None:
         return {}
-    return {_TOLD[name]: value for name, value in own.values.items() if name in _TOLD}
+    told = {_TOLD[name]: value for name, value in own.values.items() if name in _TOLD}
+    if "estimated_bytes" in own.values:
+        told.setdefault("checkpoint_bytes", own.values["estimated_bytes"])
+    return told
 
 
 def joined(observations: Sequence[Observation], run: Run) -> Iterator[Observation]:
@@ -85,6 +89,16 @@ def _merged(files: Mapping[str, Observation]) -> Observation:
     for name in first:
         values = {**files[name].values, **values}
         lines = {**files[name].lines, **lines}
+    is_quantized = "config_method" in values
+    if is_quantized:
+        values.pop("estimated_bytes", None)
+    elif values.get("dtype") == "float32" and isinstance(
+        size := values.get("checkpoint_bytes"), int
+    ):
+        values["checkpoint_bytes"] = size // 2
+    elif "dtype" not in values:
+        # The index does not say how wide the weights are, and 32-bit ones are loaded as 16-bit ones.
+        values.pop("checkpoint_bytes", None)
     if "missing_key" in values and "params.json" in files:
         # In Mistral's own format the config of transformers is not read.
         del values["missing_key"]
@@ -199,14 +213,19 @@ def _weights(
     card_bytes: float | None,
 ) -> Iterator[tuple[str, Value]]:
     """What one card's part of the weights takes of the card."""
-    size = _count(values, "checkpoint_bytes")
+    size, guess = _count(values, "checkpoint_bytes"), _count(values, "estimated_bytes")
     stages = number(arguments, "pipeline_parallel_size") or 1
-    if not size or not card_bytes or any(arguments.get(name) for name in _SHRINKS):
+    if not card_bytes or any(arguments.get(name) for name in _SHRINKS):
         return
     if not 1 <= stages <= _MAX_PARALLEL:
         return
     yield "total_bytes", int(card_bytes)
-    yield "weights_of_card_pct", 100 * size / (parallel * stages) / card_bytes
+    for name, whole in (
+        ("weights_of_card_pct", size),
+        ("estimated_of_card_pct", None if size else guess),
+    ):
+        if whole:
+            yield name, 100 * whole / (parallel * stages) / card_bytes
 
 
 def _card(observations: Sequence[Observation], run: Run) -> float | None:
