@@ -10,7 +10,7 @@ from vllm_triage.tables import folder
 
 
 def doubled(target: Path) -> Path:
-    """A folder that adds every built-in pattern a second time, under another name.
+    """A folder that adds every built-in pattern of a log a second time, under another name.
 
     A copy searches for the same keywords and has the same conditions; its regex is another
     one that finds the same, so that nothing that is kept for the first serves the second.

@@ -138,7 +138,7 @@ def test_doubled_rules_are_rules_that_are_found(tmp_path: Path) -> None:
     twice = load(doubled(tmp_path))
 
     for kind, rule in once.rules.items():
-        assert len(twice.rules[kind].pattern) == 2 * len(rule.pattern)
+        assert len(twice.rules[kind].worded) == 2 * len(rule.worded)
     assert once.rules.keys() == twice.rules.keys()
 
 
