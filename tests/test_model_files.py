@@ -12,6 +12,7 @@ from vllm_triage.artefacts.formats import format_of
 from vllm_triage.artefacts.joins import joined, tell
 from vllm_triage.artefacts.model_files import read
 from vllm_triage.artefacts.observations import Observation, Value, line
+from vllm_triage.echoes import EchoReader
 from vllm_triage.kinds import Kind
 from vllm_triage.pipeline import triage_paths
 from vllm_triage.run import Run
@@ -126,6 +127,16 @@ def test_the_context_is_too_long_from_one_token_more(asked: int, excess: int) ->
     found = beside(served(max_model_len=asked), ("m/config.json", LLAMA))
 
     assert found["tokens_too_many"] == excess
+
+
+def test_a_context_that_the_command_allows_is_not_too_long() -> None:
+    run = served(max_model_len=99_999)
+    run.echo = EchoReader().feed(
+        "+ VLLM_ALLOW_LONG_MAX_MODEL_LEN=1 vllm serve /srv/models/m --max-model-len 99999"
+    )
+
+    assert run.echo is not None
+    assert "tokens_too_many" not in beside(run, ("m/config.json", LLAMA))
 
 
 @pytest.mark.parametrize(

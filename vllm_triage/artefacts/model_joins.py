@@ -34,6 +34,7 @@ _SHOWN_BY = {
 # With these the config in force is not the one that lies in the folder.
 _OVERRIDES = ("hf_overrides", "rope_scaling", "rope_theta", "hf_config_path", "config_format")
 _SHRINKS = ("cpu_offload_gb", "quantization", "offload_backend", "load_format", "dtype")
+_LIFTS = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
 _MIB = 1024**2
 _MAX_PARALLEL = 4096
 
@@ -55,7 +56,7 @@ def joined(observations: Sequence[Observation], run: Run) -> Iterator[Observatio
     served = _served(models, run)
     for one in models:
         if one is served:
-            found = dict(_compared(one, run, _card(observations, run)))
+            found = dict(_compared(one, run, observations))
             lines = {name: one.lines[by] for name, by in _SHOWN_BY.items() if by in one.lines}
             yield one.with_values(found)._replace(lines={**one.lines, **lines})
         elif "broken_file" not in one.values or not _has_loaded(run):
@@ -124,7 +125,7 @@ def _served(models: Iterable[Observation], run: Run) -> Observation | None:
 
 
 def _compared(
-    model: Observation, run: Run, card_bytes: float | None
+    model: Observation, run: Run, observations: Sequence[Observation]
 ) -> Iterator[tuple[str, Value]]:
     """What does not fit; nothing where the run came further than the check that would have told it."""
     arguments = run.arguments
@@ -139,11 +140,20 @@ def _compared(
     if not run.config:
         # The engine prints its config after these were checked.
         yield from _heads(values, parallel)
-        yield from _context(values, arguments)
+        if not _is_check_lifted(observations, run):
+            yield from _context(values, arguments)
         yield from _methods(values, arguments)
         yield from _remote_code(values, run)
     yield from _kv_heads(values, parallel)
-    yield from _weights(values, arguments, parallel, card_bytes)
+    yield from _weights(values, arguments, parallel, _card(observations, run))
+
+
+def _is_check_lifted(observations: Sequence[Observation], run: Run) -> bool:
+    """Tell whether the command or an environment allows a context beyond the model's."""
+    words = run.echo.words if run.echo is not None else ()
+    return any(_LIFTS in word for word in words) or any(
+        _LIFTS in one.values for one in observations
+    )
 
 
 def _has_loaded(run: Run) -> bool:
