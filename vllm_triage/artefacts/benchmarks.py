@@ -225,22 +225,24 @@ def _one_a_line(lines: Sequence[Line]) -> tuple[list[_Result], str | None]:
 
 
 class _Finder:
-    """Finds the lines in which values stand; of a very long line, the value alone is shown."""
+    """Finds the lines in which values stand; of a line that holds several, the value alone is shown."""
 
     def __init__(self, lines: Sequence[Line]) -> None:
-        self._short: dict[str, list[Line]] = {}
-        self._long = [line for line in lines if len(line.text) >= _LONG]
+        self._own: dict[str, list[Line]] = {}
+        self._shared: list[Line] = []
         for line in lines:
-            key, sign, _ = line.text.strip()[:60].partition('":')
-            if sign and len(line.text) < _LONG and key.lstrip("{[ ")[1:] in _SAVED:
-                self._short.setdefault(key.lstrip("{[ ")[1:], []).append(line)
+            key, sign, rest = line.text.strip().removeprefix('"').partition('":')
+            if sign and (len(line.text) >= _LONG or '":' in rest or key.startswith("{")):
+                self._shared.append(line)
+            elif sign and key in _SAVED:
+                self._own.setdefault(key, []).append(line)
 
     def line(self, key: str, position: int) -> Line | None:
         """The line of a key in the result of this position."""
-        short = self._short.get(key, ())
-        if position < len(short):
-            return short[position]
-        for line in self._long:
+        own = self._own.get(key, ())
+        if position < len(own):
+            return own[position]
+        for line in self._shared:
             start = -1
             for _ in range(position + 1):
                 start = line.text.find(f'"{key}":', start + 1)
