@@ -64,7 +64,7 @@ def _gpu_row(cells: Sequence[str], line: Line, listing: Listing, gpu: Gpu | None
     pci = _PCI.match(cells[1])
     words = cells[0].split()
     if pci is not None and words and words[0].isdecimal():
-        gpu = listing.gpu(words[0])
+        gpu = listing.gpu(words[0], line)
         gpu.put("gpu_name", " ".join(words[1:-1]), line)
         gpu.put("pci", pci[0], line)
         if cells[2].isdecimal():
@@ -93,14 +93,14 @@ def _process(cell: str, line: Line, listing: Listing) -> None:
     memory = words[-1].removesuffix("MiB")
     used = float(memory[:12]) if memory.isdecimal() else None
     name = " ".join(words[at + 1 : -1])
-    listing.gpu(words[0]).process(int(words[at - 1][:12]), name, used, line)
+    listing.gpu(words[0], line).process(int(words[at - 1][:12]), name, used, line)
 
 
 def _list(lines: Sequence[Line], listing: Listing) -> None:
     for line in lines:
         found = _LISTED.match(line.text[:_MAX_ROW])
         if found is not None:
-            listing.gpu(found[1]).put("gpu_name", found[2], line)
+            listing.gpu(found[1], line).put("gpu_name", found[2], line)
 
 
 _READERS: Mapping[Dialect, Callable[[Sequence[Line], Listing], None]] = {

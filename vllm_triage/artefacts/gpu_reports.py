@@ -90,7 +90,7 @@ def _take(settings: Iterator[_Setting], listing: Listing) -> None:
     for path, value, line in settings:
         name = path[-1]
         if path == ("gpu",):
-            gpu, process, ecc = listing.gpu(str(len(listing.gpus))), {}, 0.0
+            gpu, process, ecc = listing.gpu(str(len(listing.gpus)), line), {}, 0.0
             gpu.put("pci", value, line)
         elif name in ("driver_version", "cuda_version") and gpu is None:
             listing.put(name, value, line)

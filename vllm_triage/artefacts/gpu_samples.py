@@ -47,12 +47,12 @@ def csv(lines: Sequence[Line], listing: Listing) -> None:
         row = dict(zip(names, fields, strict=True))
         _row(row, line, listing, moments)
     if _ANY in listing.gpus:
-        moments.give(listing.gpu(_ANY))
+        moments.give(listing.gpus[_ANY])
 
 
 def _row(row: Mapping[str, str], line: Line, listing: Listing, moments: _Moments) -> None:
     address = next((row[name] for name in ("index", "pci.bus_id", "gpu_bus_id", "uuid", "gpu_uuid", "serial") if name in row), _ANY)  # fmt: skip
-    gpu = listing.gpu(address)
+    gpu = listing.gpu(address, line)
     name = row.get("name") or row.get("gpu_name")
     if name:
         gpu.put("gpu_name", name, line)
@@ -112,7 +112,7 @@ def values(lines: Sequence[Line], listing: Listing) -> None:
         if len(row) != len(units):
             continue
         has_index = row[0].isdecimal() and len(row[0]) <= 2
-        gpu = listing.gpu(row[0] if has_index else _ANY)
+        gpu = listing.gpu(row[0] if has_index else _ANY, line)
         name = next(
             (one for one in row if one.startswith(("NVIDIA ", "Tesla ", "Quadro ", "GRID "))), ""
         )
@@ -126,7 +126,7 @@ def values(lines: Sequence[Line], listing: Listing) -> None:
             time = row[0] if row[0].count(":") == 2 else ""
             moments.add(time, share, line)
     if _ANY in listing.gpus:
-        moments.give(listing.gpu(_ANY))
+        moments.give(listing.gpus[_ANY])
 
 
 def samples(lines: Sequence[Line], listing: Listing) -> None:
@@ -143,8 +143,7 @@ def samples(lines: Sequence[Line], listing: Listing) -> None:
         index = row.get("gpu", "")
         if not index.isdecimal() or len(index) > 3:
             continue
-        gpu = listing.gpu(index)
-        gpu.lines.setdefault("gpu_index", line)
+        gpu = listing.gpu(index, line)
         if "pid" in row:
             if row["pid"].isdecimal() and "C" in row.get("type", ""):
                 name = " ".join(words[len(names) - 1 :])

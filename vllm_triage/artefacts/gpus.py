@@ -104,11 +104,14 @@ class Listing:
         self.values: dict[str, Value] = {}
         self.lines: dict[str, Line] = {}
 
-    def gpu(self, index: str) -> Gpu:
+    def gpu(self, index: str, line: Line) -> Gpu:
         """The GPU of this index, or of this address where a listing names no index."""
-        if index not in self.gpus and len(self.gpus) >= MAX_GPUS:
-            return Gpu(index)
-        return self.gpus.setdefault(index, Gpu(index))
+        found = self.gpus.get(index)
+        if found is None:
+            found = Gpu(index, lines={"gpu_index": line})
+            if len(self.gpus) < MAX_GPUS:
+                self.gpus[index] = found
+        return found
 
     def put(self, name: str, value: str, line: Line) -> None:
         """Note a fact of the whole machine."""
@@ -119,10 +122,8 @@ class Listing:
     def observations(self) -> Iterator[Observation]:
         """One of each GPU, and one of what is told of the run."""
         for gpu in self.gpus.values():
-            if gpu.lines or self.lines:
-                yield self._of(gpu)
-        if self.gpus or self.values:
-            yield from self._run()
+            yield self._of(gpu)
+        yield from self._run()
 
     def _of(self, gpu: Gpu) -> Observation:
         values: dict[str, Value] = dict(gpu.values)
@@ -153,7 +154,7 @@ class Listing:
         if slow:
             values["gpu_slowdown"] = slow[0].values["gpu_slowdown"]
             lines["gpu_slowdown"] = slow[0].lines["gpu_slowdown"]
-        if gpus:
+        if gpus and all(gpu.index.isdecimal() for gpu in gpus):
             values["visible_gpus"] = float(len(gpus))
         foreign = _foreign(gpus)
         if foreign is not None:
