@@ -182,6 +182,10 @@ def test_what_two_scrapes_show_lasts(
     assert judged(tmp_path, first + later) == kinds
 
 
+def test_a_scrape_given_twice_is_one(tmp_path: Path) -> None:
+    assert judged(tmp_path, gauges(40, 3, 0.99), gauges(40, 3, 0.99)) == []
+
+
 def test_a_preempting_server_is_late_for_that_reason(tmp_path: Path) -> None:
     text = histogram("time_to_first_token_seconds", 500, 3.0) + "vllm:num_preemptions_total 90\n"
 
@@ -302,6 +306,17 @@ def test_a_scrape_cut_at_any_place_is_one() -> None:
 
     for end in range(900, len(whole), 311):
         assert format_of(whole[:end]) is not None, end
+
+
+def test_a_file_without_end_is_read_in_part() -> None:
+    text = "".join(f"vllm:num_requests_running {number}\n" for number in range(5000))
+    lines = [line("metrics.txt", number, row) for number, row in enumerate(text.split("\n"), 1)]
+
+    reading = prometheus.read(lines)
+
+    assert reading.problem == "only its first 1,000 scrapes were read"
+    assert len(reading.observations) == 1000
+    assert [one.values["scrapes"] for one in series(reading.observations)] == [1000]
 
 
 _NAMES = st.sampled_from(

@@ -88,6 +88,8 @@ def resolved(
 
 
 def _names(pattern: Pattern) -> bool:
+    if not (pattern.at_least or pattern.at_most):
+        return False
     return any(isinstance(bound, str) for bound in _bounds(pattern))
 
 

@@ -30,6 +30,8 @@ _KEYWORDS = ("# HELP ", "# TYPE ", "# UNIT ")
 _END = "# EOF"
 _PREFIXES = ("vllm:", "vllm_", "ray_vllm:", "ray_vllm_")
 _START = "process_start_time_seconds"
+_MAX_SCRAPES = 1000
+_MAX_SAMPLES = 100_000
 # Ten digits are seconds, as OpenMetrics has it; Prometheus' own form has thousandths.
 _MILLISECONDS = 1e11
 
@@ -82,10 +84,14 @@ def scrapes(lines: Sequence[Line]) -> tuple[list[Scrape], str | None]:
     """
     reader = _Reader()
     for line in lines:
+        if reader.is_full:
+            break
         reader.feed(line)
     reader.end()
     problem = None
-    if reader.damaged:
+    if reader.is_full:
+        problem = f"only its first {len(reader.found):,} scrapes were read"
+    elif reader.damaged:
         verb = "is no metric and was" if reader.damaged == 1 else "are no metrics and were"
         problem = f"{reader.damaged:,} of its lines {verb} left out"
     return reader.found, problem
@@ -98,12 +104,18 @@ class _Reader:
         self.found: list[Scrape] = []
         self.damaged = 0
         self._samples: list[Sample] = []
+        self._taken = 0
         self._time: float | None = None
         self._first: tuple[str, str | None] | None = None
 
+    @property
+    def is_full(self) -> bool:
+        """Whether it holds as much as is read of one file."""
+        return len(self.found) >= _MAX_SCRAPES or self._taken >= _MAX_SAMPLES
+
     def end(self) -> None:
         """End a scrape, if one is open."""
-        if self._samples:
+        if self._samples and len(self.found) < _MAX_SCRAPES:
             self.found.append(Scrape(self._samples, self._time))
             self._samples, self._time = [], None
         self._first = None
@@ -136,6 +148,7 @@ class _Reader:
             self._time = max(self._time or 0.0, seconds)
         value = _number(match["value"])
         if value is not None:
+            self._taken += 1
             self._samples.append(
                 Sample(_plain(match["name"]), _labels(match["labels"]), value, line)
             )

@@ -30,7 +30,13 @@ def _runs(scraped: Sequence[Engine]) -> list[list[Engine]]:
     In a file they are in their order; of several files the counters tell it, where no time does.
     """
     starts: dict[float | None, list[list[Engine]]] = {}
+    moments: set[tuple[object, ...]] = set()
     for engine in scraped:
+        # A file that was copied tells nothing that lasted.
+        moment = (engine.started, *engine.gauges.items(), *engine.progress.items())
+        if moment in moments:
+            continue
+        moments.add(moment)
         parts = starts.setdefault(engine.started, [])
         if parts and parts[-1][-1].source == engine.source and _follows(engine, parts[-1][-1]):
             parts[-1].append(engine)

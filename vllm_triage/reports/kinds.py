@@ -62,7 +62,10 @@ def kinds_page(catalogue: Catalogue) -> str:
         "| name | value | what |",
         "|---|---|---|",
     ]
-    out += [f"| `{one.name}` | {one.value:g} {one.unit} | {one.meaning} |" for one in thresholds()]
+    out += [
+        f"| `{one.name}` | {one.value:g} {one.unit} | {one.meaning}{', as documented' if one.documented else ''} |"
+        for one in thresholds()
+    ]
     return "\n".join(out) + "\n"
 
 
