@@ -637,10 +637,10 @@ def test_after_a_fault_of_ours_the_lines_that_came_with_the_bad_one_are_read(
 ) -> None:
     read = Scanner._read
 
-    def broken(self: Scanner, number: int, text: str) -> None:
-        if "bad" in text:
+    def broken(self: Scanner, number: int, raw: bytes) -> None:
+        if b"bad" in raw:
             raise KeyError("oops")
-        read(self, number, text)
+        read(self, number, raw)
 
     monkeypatch.setattr(Scanner, "_read", broken)
     warned: list[str] = []

@@ -254,9 +254,9 @@ def test_records_of_which_a_pattern_holds_the_words_are_read() -> None:
 class Counting(Scanner):
     calls = 0
 
-    def _read(self, number: int, text: str) -> None:
+    def _read(self, number: int, raw: bytes) -> None:
         self.calls += 1
-        super()._read(number, text)
+        super()._read(number, raw)
 
 
 def read(data: bytes) -> int:

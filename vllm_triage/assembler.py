@@ -8,7 +8,7 @@ from vllm_triage.expressions import expression
 from vllm_triage.kinds import Level
 from vllm_triage.lines import Key, Line, Origin
 from vllm_triage.plateaus import Steady
-from vllm_triage.processes import Kept, Process, full
+from vllm_triage.processes import Process, full
 from vllm_triage.statistics import Benchmark, Windows
 from vllm_triage.tracebacks import (
     HEADER,
@@ -20,12 +20,14 @@ from vllm_triage.tracebacks import (
     raised,
     separator,
 )
+from vllm_triage.trails import MAX_SOURCE, Kept
 
 MAX_MESSAGE_LINES = 60
 MAX_PROCESSES = 2048
+_MANY = 512
+"""From how many processes on what the oldest have said last is taken as ended."""
 MAX_HELD = 16_777_216
 """Characters of unfinished messages; beyond them the process that was silent longest is ended."""
-_MAX_SOURCE = 12
 
 # Text that another program prints at once, never the rest of an exception's message.
 _SELF_STANDING = expression(
@@ -42,12 +44,15 @@ class Assembler:
 
     def __init__(self) -> None:
         self._processes: OrderedDict[Key, Process] = OrderedDict()
+        self._many = _MANY
         self._chains = 0
         self.held = 0
         """How many characters unfinished messages hold."""
         self._windows = Windows()
         self._benchmark = Benchmark()
         self._done: list[Event] = []
+        self.is_mixed = False
+        """Whether processes on trails have spoken since the last was put in its place."""
 
     def feed(self, line: Line) -> list[Event]:
         """Take one line and give the events that it completes."""
@@ -62,7 +67,17 @@ class Assembler:
         if not self._benchmark.is_open:
             self._assemble(line)
             while self.held > MAX_HELD and self._processes:
-                self._end(self._processes.popitem(last=False)[1])
+                self._end_first()
+        return done
+
+    def mark(self, key: Key, number: int, part: Part) -> list[Event]:
+        """Take a line that is no more than a blank one or one that chains exceptions; there must be no open table."""
+        done = self._done = []
+        state = self._state(key, number)
+        if part is Part.BLANK:
+            self._blank(state)
+        else:
+            self._separate(state, part)
         return done
 
     def _other(self, line: Line) -> None:
@@ -84,10 +99,35 @@ class Assembler:
         rows = self._benchmark.close()
         if rows is not None:
             done.append(table(rows))
-        for state in self._processes.values():
+        for state in self._by_age().values():
             self._end(state)
         self._processes.clear()
         return done
+
+    def _by_age(self) -> OrderedDict[Key, Process]:
+        """The processes, the one that was silent longest first."""
+        if self.is_mixed:
+            self.is_mixed = False
+            for state in self._processes.values():
+                if state.trail is not None and state.trail.numbers:
+                    state.last = max(state.last, state.trail.numbers[-1])
+            self._processes = OrderedDict(
+                sorted(self._processes.items(), key=lambda item: item[1].last)
+            )
+        return self._processes
+
+    def _end_some(self) -> None:
+        """End the quarter of the processes that was silent longest; of tracebacks only where there are very many."""
+        processes = self._by_age()
+        is_full = len(processes) > MAX_PROCESSES
+        for key in list(processes)[: len(processes) // 4]:
+            if is_full or not processes[key].is_open:
+                self._end(processes.pop(key))
+        self._many = max(_MANY, len(processes) + _MANY // 4)
+
+    def _end_first(self) -> None:
+        """End the process that was silent longest."""
+        self._end(self._by_age().popitem(last=False)[1])
 
     def is_open(self, key: Key) -> bool:
         """Tell whether a process is in the middle of a chain of exceptions."""
@@ -119,7 +159,7 @@ class Assembler:
     def quiet(self, since: int) -> list[Event]:
         """Give the last message of the processes that said nothing after line `since`."""
         done = self._done = []
-        for state in self._processes.values():
+        for state in self._by_age().values():
             if state.last > since:
                 # The one that spoke last stands last.
                 break
@@ -140,6 +180,16 @@ class Assembler:
             and not self._benchmark.is_open
         )
 
+    @property
+    def can_follow(self) -> bool:
+        """Whether lines of processes on their trails may be taken."""
+        return self.held < MAX_HELD and not self._benchmark.is_open
+
+    def settle(self, state: Process) -> None:
+        """Have a process leave its trail, if it is on one, with what that tells."""
+        if state.trail is not None:
+            self.held += state.settle()
+
     def add_frame(self, state: Process, key: Key, number: int, found: Frame) -> None:
         """Take an indented frame line of an open traceback."""
         self._processes.move_to_end(key)
@@ -151,50 +201,58 @@ class Assembler:
         self._processes.move_to_end(key)
         state.last = number
         state.blank = state.after_frame = False
-        if len(state.source) < _MAX_SOURCE:
+        if len(state.source) < MAX_SOURCE:
             state.source.append(kept)
             size = len(kept[3])
             state.held += size
             self.held += size
 
-    def _state(self, line: Line) -> Process:
-        key = line.key
+    def _state(self, key: Key, number: int) -> Process:
         state = self._processes.get(key)
-        if state is not None:
+        if state is None:
+            state = self._processes[key] = Process()
+        else:
             self._processes.move_to_end(key)
-            return state
-        state = self._processes[key] = Process()
-        if len(self._processes) > MAX_PROCESSES:
-            self._end(self._processes.popitem(last=False)[1])
+        state.last = number
+        if len(self._processes) > min(self._many, MAX_PROCESSES):
+            self._end_some()
         return state
 
     def _assemble(self, line: Line) -> None:
-        state = self._state(line)
-        state.last = line.number
+        state = self._state(line.key, line.number)
         text = line.text
         if not text.strip():
-            state.blank = True
-            state.after_frame = False
-            if state.message and state.exception is None and not state.is_open:
-                self._flush(state)
+            self._blank(state)
             return
         part = separator(text)
         if part is Part.HEADER:
             self._header(state, line)
             return
         if part is not None:
-            self._flush(state)
-            state.pending = "cause" if part is Part.CAUSE else "context"
+            self._separate(state, part)
             return
         found = frame(text)
         if found is None:
             self._text(state, line)
             return
+        self.settle(state)
         if not state.is_open:
             self._flush(state)
             self._open(state)
         state.flat = text[:1] not in (" ", "\t")
         state.add_frame(found)
+
+    def _blank(self, state: Process) -> None:
+        self.settle(state)
+        state.blank = True
+        state.after_frame = False
+        if state.message and state.exception is None and not state.is_open:
+            self._flush(state)
+
+    def _separate(self, state: Process, part: Part) -> None:
+        self.settle(state)
+        self._flush(state)
+        state.pending = "cause" if part is Part.CAUSE else "context"
 
     def _header(self, state: Process, line: Line) -> None:
         head = line.text[: line.text.index(HEADER)].rstrip(" ,|")
@@ -233,7 +291,7 @@ class Assembler:
         state.flat = False
         state.ignored = False
         state.after_frame = False
-        state.frames = []
+        state.frames = ()
         state.source = []
 
     def _chain(self, state: Process, *, new: bool) -> None:
@@ -245,15 +303,18 @@ class Assembler:
         text = line.text
         blank, state.blank = state.blank, False
         if state.is_open:
-            name = exception_name(text, in_traceback=bool(state.frames) and not state.flat)
+            frames = state.frames if state.trail is None else state.trail.step.frames
+            name = exception_name(text, in_traceback=bool(frames) and not state.flat)
             if name is not None:
+                state.leave(frames)
                 state.is_open = False
                 state.exception = name
                 state.message = [line]
                 return
+            self.settle(state)
             if is_source(text, flat=state.flat, just_after_frame=state.after_frame):
                 state.after_frame = False
-                if len(state.source) < _MAX_SOURCE:
+                if len(state.source) < MAX_SOURCE:
                     state.source.append(line)
                     self._hold(state, line)
                 return
@@ -272,7 +333,7 @@ class Assembler:
         state.exception = exception_name(text.strip(), in_traceback=False)
         if state.exception is not None:
             state.link = None
-            state.frames = []
+            state.frames = ()
             self._chain(state, new=True)
 
     def _continues(self, state: Process, line: Line, *, blank: bool) -> bool:
@@ -317,6 +378,7 @@ class Assembler:
 
     def _end(self, state: Process, *, keep_pending: bool = False) -> None:
         """Give the open message and what a traceback without its last line still tells."""
+        self.settle(state)
         self._flush(state)
         if state.is_open and state.source:
             lines = [full(line) for line in state.source]
@@ -328,7 +390,7 @@ class Assembler:
                 self._done.append(state.raised(lines, restored=True))
                 state.exception = None
         state.is_open = False
-        state.frames = []
+        state.frames = ()
         state.source = []
         self._release(state)
         if not keep_pending:

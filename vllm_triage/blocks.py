@@ -7,8 +7,15 @@ from vllm_triage.express import Express
 from vllm_triage.quiet import Quiet
 from vllm_triage.run import Run
 from vllm_triage.sieve import Sieve, Sifted
-from vllm_triage.sources import BLANK, decoded
+from vllm_triage.sources import BLANK
 from vllm_triage.stretches import Block, Stretch, Summary
+
+# So many other lines do not tell that a block is not one of tracebacks.
+_FEW = 64
+
+
+def _is_most(part: int, whole: int) -> bool:
+    return part * 4 >= whole * 3
 
 
 class Blocks:
@@ -26,7 +33,7 @@ class Blocks:
         quiet: Quiet,
         express: Express,
         *,
-        read: Callable[[int, str], None],
+        read: Callable[[int, bytes], None],
         passed: Callable[[int, Iterable[Run]], None],
     ) -> None:
         self._source = source
@@ -37,6 +44,10 @@ class Blocks:
         self._read = read
         self._passed = passed
         self._after_blank = False
+        self.is_dense = False
+        """Whether nearly all lines belong to tracebacks: then none is sifted."""
+        self._inner = 0
+        """How many lines were inside tracebacks."""
 
     @property
     def learnt(self) -> object:
@@ -46,8 +57,15 @@ class Blocks:
 
     def feed(self, first: int, data: bytes) -> None:
         """Take whole lines, without the last line end, of which the first has this number."""
-        block = Block.of(first, data)
-        at, end = 0, len(block.raw)
+        raws = data.split(b"\n")
+        at, end = self._trace(first, raws), len(raws)
+        if at < end:
+            self._sifted(first, data, raws, at)
+
+    def _sifted(self, first: int, data: bytes, raws: list[bytes], at: int) -> None:
+        """Take the lines from index `at` on, those that must be read one by one."""
+        block, end = Block.of(first, data, raws), len(raws)
+        inner, start = self._inner, at
         while at < end:
             learnt = self.learnt
             if learnt is None:
@@ -63,6 +81,25 @@ class Blocks:
                 at = piece + 1
                 if self._line(first + piece, block.raw[piece]) and self.learnt != learnt:
                     break
+        self.is_dense = _is_most(self._inner - inner, end - start)
+
+    def _trace(self, first: int, raws: list[bytes]) -> int:
+        """Take lines one by one while nearly all belong to tracebacks; give the index of the next one."""
+        number = first
+        others = 0
+        rows = enumerate(raws, first)
+        while self.is_dense:
+            row = self._express.take(number, rows)
+            end = first + len(raws) if row is None else row[0]
+            if end > number:
+                self._take_inner(end - 1, end - number)
+            if row is None:
+                return len(raws)
+            self._other(*row)
+            others += 1
+            number = end + 1
+            self.is_dense = others <= _FEW or _is_most(number - first - others, number - first)
+        return number - first
 
     def sift(self, data: bytes) -> tuple[int, Sifted]:
         """Tell which lines of a text far ahead must be read; it may run in another process."""
@@ -71,7 +108,9 @@ class Blocks:
     def feed_sifted(self, first: int, found: Sifted, data: Callable[[], bytes]) -> None:
         """Take what `sift` told of lines of which the first has this number; `data` gives the lines."""
         learnt = self.learnt
+        inner, end = self._inner, 1
         for piece in found:
+            end = piece.stop if isinstance(piece, Summary) else piece[0] + 1
             if isinstance(piece, Summary):
                 if self._quiet.may_await(piece):
                     lines = data().split(b"\n")[piece.start : piece.stop]
@@ -85,20 +124,30 @@ class Blocks:
                 if rest:
                     self.feed(first + index + 1, b"\n".join(rest))
                 return
+        self.is_dense = _is_most(self._inner - inner, end)
 
     def _line(self, number: int, raw: bytes) -> bool:
         """Take a line by itself; True when it was read, and so may have taught something."""
-        if self._express.take(number, raw):
-            self._after_blank = False
-            self._passed(number, ())
+        if self._express.take(number, iter(((number, raw),))) is None:
+            self._take_inner(number, 1)
             return False
+        return self._other(number, raw)
+
+    def _take_inner(self, number: int, lines: int) -> None:
+        """Note that the express has taken the lines up to this one."""
+        self._inner += lines
+        self._after_blank = False
+        self._passed(number, ())
+
+    def _other(self, number: int, raw: bytes) -> bool:
+        """Take a line that the express has left; True when it was read."""
         is_blank = raw in BLANK
         if is_blank and self._after_blank:
             # A run of blank lines says no more than one.
             self._passed(number, ())
             return False
         self._after_blank = is_blank
-        self._read(number, decoded(raw))
+        self._read(number, raw)
         return True
 
     def _skip(self, part: Stretch) -> None:

@@ -20,10 +20,11 @@ from vllm_triage.matches import Match, Unknown
 from vllm_triage.phases import in_engine
 from vllm_triage.run import Run
 
-_MAX_CHAINS = 4096
+_MAX_CHAINS = 512
 _MAX_LINKS = 256
 _MAX_FAILED = 4096
 _MAX_PER_KIND = 32
+_CONFIDENCE = {confidence: place for place, confidence in enumerate(Confidence)}
 _SURVIVABLE = ("network", "loading")
 # How a program ends on purpose, and what a client that went away leaves behind.
 _ORDERLY = frozenset(
@@ -200,7 +201,7 @@ class Collector:
             -int(recogniser.role is not Role.CAUSE),
             # What a log says is nearer to what happened than what lies beside it.
             -int(item.event.origin is Origin.ARTEFACT),
-            -list(Confidence).index(recogniser.pattern.confidence),
+            -_CONFIDENCE[recogniser.pattern.confidence],
             -int(item.event.restored),
             # A record says it more plainly than an exception that went through several hands.
             -int(bool(item.event.chain)),

@@ -37,6 +37,8 @@ class Event(NamedTuple):
 
     def line_at(self, offset: int) -> Line:
         """The line that holds a position of `text`."""
+        if len(self.lines) == 1:
+            return self.lines[0]
         index = (self.unwrapped or self.text).count("\n", 0, offset)
         return self.lines[min(index, len(self.lines) - 1)]
 

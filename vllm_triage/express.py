@@ -1,45 +1,42 @@
-"""The express: lines inside tracebacks, taken without the long road.
+"""The express: lines inside tracebacks and around them, taken without the long road.
 
 A server that dies prints the same frames and source lines from each worker, at each restart. Of
 such a line all is known but its number as soon as its prefix and its text have been seen: it ends
-nothing, begins nothing and states nothing. Whatever is not surely so takes the long road.
+nothing, begins nothing and states nothing. What the same processes print between tracebacks is
+read, but cut without regexes. Whatever is not surely so takes the long road.
 """
 
-from dataclasses import dataclass
+from bisect import bisect_left
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
 from vllm_triage.assembler import Assembler
 from vllm_triage.envelopes import Unwrapper, is_clean
 from vllm_triage.kinds import Level
-from vllm_triage.lines import WRITTEN_WORDS, Key, Origin, Prefix, parse, usual_prefix
+from vllm_triage.lines import REQUESTS, WRITTEN_WORDS, Line, Origin, parse, usual_prefix
 from vllm_triage.processes import Process
 from vllm_triage.releases import own_frame
-from vllm_triage.runs import Runs, says_nothing
-from vllm_triage.tracebacks import Frame, frame, separator
+from vllm_triage.run import Run
+from vllm_triage.runs import Runs, is_idle_talk, says_nothing
+from vllm_triage.tracebacks import Frame, Part, frame, separator
+from vllm_triage.trails import MAX_STEPS, NOWHERE, Trail, Tree
 
 _MAX_LANES = 128
 _MAX_TEXT = 500
+_MAX_SAID = 2000
 _MAX_PREFIX = 202
-_INDENTED = (b"  ", b"\t\t", b"\t ")
+_INDENT = b"  "
+_DIGITS = bytes.maketrans(b"123456789", b"000000000")
 _BEGINNINGS = (b"(", b"E", b"W")
+_MARKS = (Part.BLANK, Part.CAUSE, Part.CONTEXT)
 _SPEAKING = (None, Level.WARNING, Level.ERROR)
 
 
 _SAMPLE = "(Worker pid=1) ERROR 01-01 00:00:00 [a.py:1] "
 # What other parts of the road look for anywhere in a line.
 _NOT_JUST_CODE = ("NCCL ", "Rank ", "%|", "\\n", "Benchmark Result", *WRITTEN_WORDS)
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class _Lane:
-    """A prefix, and the process that prints it."""
-
-    length: int
-    prefix: Prefix
-    key: Key
-    process: Process | None = None
-    """What was open for it when it printed last."""
+_NOT_JUST_TEXT = (*_NOT_JUST_CODE, '" ', *REQUESTS, "Avg prompt throughput: ", "[resource")
 
 
 class _Inner(NamedTuple):
@@ -49,6 +46,24 @@ class _Inner(NamedTuple):
     frame: Frame | None
     own: Frame | None
     """The frame, where it is in vLLM's own code."""
+
+
+class _Lane(Trail):
+    """A prefix, and the process that prints it."""
+
+    __slots__ = ("process",)
+
+    process: Process | None
+    """What was open for it when it printed last."""
+
+
+Row = tuple[int, bytes]
+"""A physical line with its number."""
+
+Said = tuple[Line | None, Part, Trail, Run, bool]
+"""What one of the processes printed around its tracebacks: its line, None where that is no more
+than its part; what it is to the traceback; the process; its run, and whether that learns no more
+from it than that it was said."""
 
 
 class Express:
@@ -62,12 +77,107 @@ class Express:
         self._unwrapper = unwrapper
         self._assembler = assembler
         self._runs = runs
+        self._tree = Tree()
         self._lanes: dict[bytes, _Lane] = {}
+        """By what stands before the first two blanks in a row."""
+        self._moment: tuple[object, ...] = ()
+        self._now: Run | None = None
+        """The run for which lines may be taken that follow what was said."""
 
-    def take(self, number: int, raw: bytes) -> bool:
-        """Take a physical line without LF; False when it must go the long road."""
-        end = raw.find(b"] ") + 2
-        lane = self._lanes.get(raw[:end]) or self._lane(raw)
+    def take(self, number: int, rows: Iterator[Row]) -> Row | None:
+        """Take physical lines without LF, the first of which has this number, as far as it goes.
+
+        Gives the line that must go the long road, which is the last one gone from `rows`; None
+        when all have been taken.
+        """
+        while (row := self._follow(number, rows)) is not None and self._take(*row):
+            number = row[0] + 1
+        return row
+
+    def said(self, number: int, raw: bytes) -> Said | None:
+        """The line that `take` has just left, as it is read; None when it must go the long road."""
+        head, bracket, _ = raw.partition(b"] ")
+        lane = self._lanes.get(head + b"]") if bracket else None
+        if lane is None:
+            return None
+        run = self._now
+        if run is None or len(raw) > _MAX_SAID or b"033" in raw or b"1b[" in raw:
+            return None
+        rest = raw[len(lane.shown) :]
+        known = _talk(rest.translate(_DIGITS))
+        if known is None:
+            return None
+        part, is_idle = known
+        self._unwrapper.bare += 1
+        time, level, process, pid, rank, place, _ = lane.prefix
+        if is_idle and part in _MARKS:
+            return None, part, lane, run, True
+        line = Line(
+            self._source, number, raw.decode("ascii"), rest.decode("ascii").rstrip(),
+            time, level, process, pid, rank, place, run=run.index, phase=run.phase,
+        )  # fmt: skip
+        return line, part, lane, run, is_idle
+
+    def begin(self, trail: Trail, run: Run) -> None:
+        """Have a process whose traceback was opened follow those that have been seen."""
+        lane = self._lanes.get(trail.shown[:-1])
+        process = self._assembler.traceback(trail.key)
+        if lane is trail and process is not None and process.trail is None:
+            lane.process = process
+            self._may_follow(lane, process, run)
+
+    def _follow(self, number: int, rows: Iterator[Row]) -> Row | None:
+        """Take lines that are known to follow what their processes have said; give the next one."""
+        run = self._now = self._run()
+        if run is None:
+            return next(rows, None)
+        lane_of = self._lanes.get
+        here, last, row = number - 1, None, None
+        for here, raw in rows:
+            head, _, rest = raw.partition(_INDENT)
+            lane = lane_of(head)
+            if lane is None or (step := lane.step.get(rest)) is None:
+                row = here, raw
+                break
+            lane.step = step
+            lane.numbers.append(here)
+            last = lane
+        else:
+            here += 1
+        if last is not None:
+            self._unwrapper.bare += here - number
+            self._assembler.is_mixed = True
+            self._runs.go_on(run, here - number, *self._times(run, number, last))
+        return row
+
+    def _times(self, run: Run, number: int, last: _Lane) -> tuple[str | None, str | None]:
+        """When the first and the last of the lines from this one on were said, of those that tell it."""
+        if last.prefix.time is not None and run.first_seen is not None:
+            return None, last.prefix.time
+        timed = [
+            lane for lane in self._lanes.values()
+            if lane.prefix.time is not None and lane.numbers and lane.numbers[-1] >= number
+        ]  # fmt: skip
+        if not timed:
+            return None, None
+        first = min(timed, key=lambda lane: lane.numbers[bisect_left(lane.numbers, number)])
+        last = max(timed, key=lambda lane: lane.numbers[-1])
+        return first.prefix.time, last.prefix.time
+
+    def _run(self) -> Run | None:
+        """The run that lines may be taken for which follow what was said; None for none."""
+        if not self._unwrapper.is_plain or not self._assembler.can_follow:
+            return None
+        run = self._runs.in_progress(self._place)
+        if run is not None and (run.index, run.phase) != self._moment:
+            self._moment = (run.index, run.phase)
+            for lane in self._lanes.values():
+                if lane.step is not NOWHERE and lane.process is not None:
+                    self._assembler.settle(lane.process)
+        return run
+
+    def _take(self, number: int, raw: bytes) -> bool:
+        lane = self._lane(raw)
         if lane is None or not self._unwrapper.is_plain:
             return False
         process = lane.process
@@ -75,8 +185,8 @@ class Express:
             process = lane.process = self._assembler.traceback(lane.key)
             if process is None:
                 return False
-        end = lane.length
-        if raw[end : end + 2] not in _INDENTED or len(raw) - end > _MAX_TEXT:
+        end = len(lane.shown)
+        if raw[end : end + 2] != _INDENT or len(raw) - end > _MAX_TEXT:
             return False
         inner = _inner(raw[end:])
         if inner is None:
@@ -86,33 +196,84 @@ class Express:
         if run is None:
             return False
         self._unwrapper.bare += 1
-        if found is not None:
+        if self._may_follow(lane, process, run):
+            lane.step = self._tree.follow(lane.step, raw[end:], text, found)
+            lane.numbers.append(number)
+            self._assembler.is_mixed = True
+        elif found is not None:
             self._assembler.add_frame(process, lane.key, number, found)
         else:
             kept = (lane.prefix, self._source, number, raw, text, run.index, run.phase)
             self._assembler.add_source(process, lane.key, number, kept)
         return True
 
+    def _may_follow(self, lane: _Lane, process: Process, run: Run) -> bool:
+        """Whether only the trail is to tell of the next line; a process that is on another leaves it."""
+        is_usual = (
+            not run.release.is_open
+            and not run.echoes.is_waiting
+            and (run.index, run.phase) == self._moment
+        )
+        if process.trail is None:
+            if not is_usual or process.frames or process.source:
+                return False
+            lane.begin(self._tree.root, run.index, run.phase)
+            process.trail = lane
+            return True
+        if is_usual and process.trail is lane and lane.step.depth < MAX_STEPS:
+            return True
+        self._assembler.settle(process)
+        return False
+
     def _lane(self, raw: bytes) -> _Lane | None:
         head = raw[:_MAX_PREFIX]
-        if (
-            raw[:1] not in _BEGINNINGS
-            or (b"]   " not in head and b")   " not in head)
-            or not head.isascii()
-        ):
+        if b"]   " not in head and b")   " not in head:
+            return None
+        lane = self._lanes.get(raw.partition(_INDENT)[0])
+        if lane is not None:
+            return lane
+        if raw[:1] not in _BEGINNINGS or not head.isascii():
             return None
         found = usual_prefix(head.decode("ascii"))
         if found is None:
             return None
         prefix, end = found
         shown = raw[:end]
-        lane = self._lanes.get(shown)
-        if lane is None and prefix.level in _SPEAKING and is_clean(shown.decode("ascii")):
-            key = (self._source, None, prefix.process, prefix.pid, None)
-            if len(self._lanes) >= _MAX_LANES:
-                self._lanes.clear()
-            lane = self._lanes[shown] = _Lane(end, prefix, key)
+        if (
+            prefix.level not in _SPEAKING
+            or not is_clean(shown.decode("ascii"))
+            or raw.find(_INDENT) != end - 1
+        ):
+            return None
+        if len(self._lanes) >= _MAX_LANES:
+            self._lanes.clear()
+        key = (self._source, None, prefix.process, prefix.pid, None)
+        lane = self._lanes[shown[:-1]] = _Lane(prefix, shown, key)
+        lane.process = None
         return lane
+
+
+@lru_cache(maxsize=256)
+def _talk(mapped: bytes) -> tuple[Part, bool] | None:
+    """What a message, every digit made 0, is to a traceback, and whether it tells a run nothing.
+
+    None when it is not just one message.
+    """
+    if not mapped.isascii() or b"\x00" in mapped:
+        return None
+    text = mapped.decode("ascii").rstrip("\r")
+    if (
+        text.startswith(("(", "[", " ", "\t"))
+        or not is_clean(text)
+        or any(words in text for words in _NOT_JUST_TEXT)
+    ):
+        return None
+    lines = parse("", 0, _SAMPLE + text)
+    text = text.rstrip()
+    if len(lines) != 1 or lines[0].text != text or lines[0].origin is not Origin.LOG:
+        return None
+    part = Part.BLANK if not text else separator(text) or Part.OTHER
+    return part, is_idle_talk(text)
 
 
 @lru_cache(maxsize=4096)

@@ -10,6 +10,7 @@ T = TypeVar("T")
 
 _GRAM = 4
 _FEW = 64
+_ZEROES = str.maketrans("123456789", "000000000")
 _ASCII_DIGITS = frozenset("0123456789")
 _PIECE = 65_536
 # After how many searches it is worth to start hyperscan.
@@ -65,7 +66,11 @@ class Gate(Generic[T]):
             rest = tuple([word for word in words if word != longest])
             groups[longest].append(_Entry(rest, any_of, item, None))
         self._numbered = tuple(
-            sorted([word for word in every if not _ASCII_DIGITS.isdisjoint(word)])
+            [
+                (word, word.translate(_ZEROES))
+                for word in sorted(every)
+                if not _ASCII_DIGITS.isdisjoint(word)
+            ]
         )
         self._short: list[_Word[T]] = []
         self._by_gram: dict[str, list[_Word[T]]] = {}
@@ -116,8 +121,13 @@ class Gate(Generic[T]):
                     yield item
 
     def numbered(self, text: str) -> tuple[str, ...]:
-        """The words with digits that stand in a text: all in which the gate tells numbers apart."""
-        return tuple(word for word in self._numbered if word in text)
+        """The words with digits that may stand in a text, whatever its digits are.
+
+        Of two texts that are the same but for their digits, and have the same of these words,
+        the gate tells the same.
+        """
+        mapped = text.translate(_ZEROES)
+        return tuple(word for word, shape in self._numbered if shape in mapped)
 
     def _words(self, text: str) -> list[_Word[T]]:
         """The words that stand in a text."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from vllm_triage.events import Event
 from vllm_triage.expressions import expression
@@ -81,6 +82,7 @@ def label(line: Line) -> str | None:
     return f"rank {line.rank}" if line.rank is not None else None
 
 
+@lru_cache(maxsize=256)
 def clock(text: str | None) -> tuple[int, int, str] | None:
     """Month, day and time of day of a time stamp in any of the usual formats."""
     found = _CLOCK.search(text) if text else None

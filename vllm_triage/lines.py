@@ -214,7 +214,7 @@ def _process(found: regex.Match[str]) -> Prefix | None:
     )
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _known_process(text: str) -> Prefix | None:
     found = _PROCESS.fullmatch(text)
     return None if found is None else _process(found)
@@ -236,7 +236,7 @@ def usual_prefix(text: str) -> tuple[Prefix, int] | None:
     return None
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _usual(text: str) -> Prefix | None:
     if _USUAL.fullmatch(text) is None:
         return None

@@ -4,6 +4,7 @@ from collections import OrderedDict
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from functools import cache, cached_property
+from operator import itemgetter
 from typing import NamedTuple
 
 import regex
@@ -29,7 +30,8 @@ _MAX_STREAKS = 1024
 # Texts that are said again, as by each rank of a server that is started again and again.
 _MAX_SAID = 256
 _MAX_SAID_TEXT = 4096
-_ZEROES = str.maketrans("123456789", "000000000")
+_MAX_WORDINGS = 16
+_DIGITS = bytes.maketrans(b"123456789", b"000000000")
 
 
 class Recogniser(NamedTuple):
@@ -96,10 +98,27 @@ class _Candidate:
     """A pattern that may match an event, and what its regex found, once it was tried."""
 
     recogniser: Recogniser
+    id: str
+    rank: tuple[int, int, int]
     is_blind: bool
     """Whether its regex finds the same whatever the digits are."""
     is_tried: bool = False
     found: _Found | None = None
+
+    @property
+    def is_out(self) -> bool:
+        """Whether it is known not to match, whatever the digits are."""
+        return self.is_blind and self.is_tried and self.found is None
+
+
+@dataclass(slots=True)
+class _Said:
+    """Of events that are the same but for their digits the patterns that may match."""
+
+    numbered: tuple[str, ...]
+    """The words by which the gate may tell them apart."""
+    candidates: dict[tuple[str, ...], list[_Candidate]] = field(default_factory=dict)
+    """By those of the words that an event has."""
 
 
 class _Moment(NamedTuple):
@@ -109,7 +128,7 @@ class _Moment(NamedTuple):
     quantization: str | None
 
 
-_Key = tuple[str, tuple[str, ...], Level, str | None, tuple[Frame, ...]]
+_Key = tuple[bytes, Level, str | None, tuple[Frame, ...]]
 
 
 _ANY_DIGIT = expression(r"\{\d*+,?+\d*+\}|(?<!\\)\[\^?0-9")
@@ -135,8 +154,8 @@ class Matcher:
     catalogue: Catalogue
     timed_out: set[str] = field(default_factory=set)
     """Patterns that took too long once; they are skipped."""
-    _said: dict[_Key, list[_Candidate]] = field(default_factory=dict)
-    """Of events that may be said again the patterns that may match."""
+    _said: dict[_Key, _Said] = field(default_factory=dict)
+    """What is known of events that may be said again."""
     _streaks: OrderedDict[tuple[object, ...], dict[str, list[Match]]] = field(
         default_factory=OrderedDict
     )
@@ -184,10 +203,9 @@ class Matcher:
 
     def _best(self, level: Level, event: Event, run: Run, position: int) -> Match | None:
         best: Match | None = None
-        best_rank: tuple[int, int, int, int] | None = None
-        for match in self._matches(level, event, run, position):
-            rank = _rank(match)
-            if best_rank is None or rank > best_rank:
+        best_rank: tuple[int, ...] = ()
+        for rank, match in self._matches(level, event, run, position):
+            if rank > best_rank:
                 best, best_rank = match, rank
         return best
 
@@ -196,16 +214,21 @@ class Matcher:
         level = event.level or Level.ERROR
         if event.origin in (Origin.ACCESS, Origin.STATISTICS):
             level = Level.ERROR
-        return sorted(self._matches(level, event, run, 0), key=_rank, reverse=True)
+        found = sorted(self._matches(level, event, run, 0), key=itemgetter(0), reverse=True)
+        return [match for _, match in found]
 
-    def _matches(self, level: Level, event: Event, run: Run, position: int) -> Iterator[Match]:
+    def _matches(
+        self, level: Level, event: Event, run: Run, position: int
+    ) -> Iterator[tuple[tuple[int, ...], Match]]:
         candidates = self._candidates(level, event)
         if not candidates:
             return
         moment = _moment(event, run)
         for candidate in candidates:
+            if candidate.is_out:
+                continue
             item = candidate.recogniser
-            if (self.timed_out and item.id in self.timed_out) or not _fits(
+            if (self.timed_out and candidate.id in self.timed_out) or not _fits(
                 item.pattern, moment, run
             ):
                 continue
@@ -223,27 +246,33 @@ class Matcher:
                 continue
             whole = self._times(item, event, match)
             if whole is not None:
-                yield whole
+                yield (*candidate.rank, len(whole.fields)), whole
 
     def _candidates(self, level: Level, event: Event) -> list[_Candidate]:
         """The patterns that may match; remembered, as the same is said again with other numbers."""
         if event.origin is not Origin.LOG or len(event.text) > _MAX_SAID_TEXT:
             return self._new_candidates(level, event)
-        text = event.text
-        key = (
-            text.translate(_ZEROES), self._gates[Origin.LOG].numbered(text), level, event.exception, event.frames,
-        )  # fmt: skip
-        found = self._said.get(key)
-        if found is None:
-            found = self._new_candidates(level, event)
+        # Bytes are translated many times as fast as text.
+        mapped = event.text.encode("utf-8", "surrogatepass").translate(_DIGITS)
+        key = (mapped, level, event.exception, event.frames)
+        said = self._said.get(key)
+        if said is None:
             if len(self._said) >= _MAX_SAID:
                 self._said.clear()
-            self._said[key] = found
+            said = self._said[key] = _Said(self._gates[Origin.LOG].numbered(event.text))
+        words = tuple([word for word in said.numbered if word in event.text])
+        found = said.candidates.get(words)
+        if found is None:
+            if len(said.candidates) >= _MAX_WORDINGS:
+                said.candidates.clear()
+            found = said.candidates[words] = self._new_candidates(level, event)
+        elif any(candidate.is_out for candidate in found):
+            found = said.candidates[words] = [one for one in found if not one.is_out]
         return found
 
     def _new_candidates(self, level: Level, event: Event) -> list[_Candidate]:
         return [
-            _Candidate(item, is_blind(item.pattern.regex))
+            _Candidate(item, item.id, _rank(item), is_blind(item.pattern.regex))
             for item in self._gates[event.origin].candidates(event.text)
             if accepts(item.pattern, level, event.origin)
             and raised_so(item.pattern, event)
@@ -338,7 +367,7 @@ def _moment(event: Event, run: Run) -> _Moment:
 def _fits(pattern: Pattern, moment: _Moment, run: Run) -> bool:
     if pattern.when is not None and moment.phase not in (None, pattern.when):
         return False
-    return satisfies(pattern.needs, run, moment.quantization)
+    return not pattern.needs or satisfies(pattern.needs, run, moment.quantization)
 
 
 def _match(
@@ -347,7 +376,9 @@ def _match(
     # In a benchmark's table the row that is out of bounds states the fault, not the title.
     start = found.bounded if found.bounded >= 0 and len(event.lines) > 1 else found.start
     fields: dict[str, str | float | None] = {**dict(event.observed), **item.pattern.facts}
-    fields.update((name, event.text[first:last]) for name, first, last in found.groups)
+    text = event.text
+    for name, first, last in found.groups:
+        fields[name] = text[first:last]
     line = event.line_at(start)
     return Match(item, event, line, fields, run, moment.phase, moment.quantization, position)
 
@@ -356,8 +387,8 @@ _ROLE_RANK = {Role.CAUSE: 2, Role.SYMPTOM: 1, Role.CONSEQUENCE: 0}
 _CONFIDENCE_RANK = {Confidence.CERTAIN: 2, Confidence.LIKELY: 1, Confidence.POSSIBLE: 0}
 
 
-def _rank(match: Match) -> tuple[int, int, int, int]:
-    pattern = match.recogniser.pattern
+def _rank(item: Recogniser) -> tuple[int, int, int]:
+    pattern = item.pattern
     conditions = sum(
         bool(one)
         for one in (
@@ -370,9 +401,4 @@ def _rank(match: Match) -> tuple[int, int, int, int]:
             pattern.at_most,
         )
     )
-    return (
-        _ROLE_RANK[match.recogniser.role],
-        _CONFIDENCE_RANK[pattern.confidence],
-        conditions,
-        len(match.fields),
-    )
+    return _ROLE_RANK[item.role], _CONFIDENCE_RANK[pattern.confidence], conditions

@@ -72,7 +72,8 @@ _WORDINGS: tuple[tuple[str, str], ...] = (
         "<initial_free> GiB, reserved <kv_cache> ?GiB memory for KV Cache",
     ),
 )
-_STARTS = tuple({start for start, _ in _WORDINGS})
+STARTS = tuple({start for start, _ in _WORDINGS})
+"""What the messages that state sizes begin with."""
 
 Worker = tuple[str | None, int | None]
 """A process's name and id, as its lines show them."""
@@ -83,7 +84,7 @@ def measured(text: str) -> dict[str, float]:
 
     A size that is negative, unless it is the KV cache's, or larger than a pebibyte is left out.
     """
-    if not text.startswith(_STARTS):
+    if not text.startswith(STARTS):
         return {}
     for start, rest in _WORDINGS:
         found = _wording(start, rest).match(text) if text.startswith(start) else None

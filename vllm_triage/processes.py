@@ -1,17 +1,15 @@
 """Processes: what is still open of what one process says."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from vllm_triage.events import Event
-from vllm_triage.kinds import Level, Phase
-from vllm_triage.lines import Line, Prefix
+from vllm_triage.kinds import Level
+from vllm_triage.lines import Line
 from vllm_triage.tracebacks import Frame
+from vllm_triage.trails import Kept, Trail
 
 MAX_FRAMES = 400
-
-Kept = tuple[Prefix, str, int, bytes, str, int, Phase | None]
-"""All that it takes to make a `Line` of an ASCII line, which is rarely needed: its prefix, source,
-number, the line as printed, its text, run and phase."""
 
 
 def full(kept: Line | Kept) -> Line:
@@ -33,7 +31,7 @@ class Process:
     message: list[Line] = field(default_factory=list)
     exception: str | None = None
     link: str | None = None
-    frames: list[Frame] = field(default_factory=list)
+    frames: Sequence[Frame] = ()
     source: list[Line | Kept] = field(default_factory=list)
     is_open: bool = False
     flat: bool = False
@@ -44,6 +42,8 @@ class Process:
     pending: str | None = None
     last: int = 0
     held: int = 0
+    trail: Trail | None = None
+    """Where it is in the open traceback, while only that tells its frames and source lines."""
 
     @property
     def is_unfinished(self) -> bool:
@@ -52,13 +52,39 @@ class Process:
 
     def add_frame(self, found: Frame) -> None:
         """Take a frame of the open traceback; of very many the last takes the place of the one before."""
-        if len(self.frames) < MAX_FRAMES:
-            self.frames.append(found)
+        frames = self.frames
+        if not isinstance(frames, list):
+            self.frames = frames = [*frames]
+        if len(frames) < MAX_FRAMES:
+            frames.append(found)
         else:
-            self.frames[-1] = found
+            frames[-1] = found
         self.source = []
         self.after_frame = True
         self.blank = False
+
+    def settle(self) -> int:
+        """Leave the trail, with what it tells; give the characters that are held from now on."""
+        trail, self.trail = self.trail, None
+        if trail is None:
+            return 0
+        held = trail.held
+        if trail.numbers:
+            self.frames = trail.step.frames
+            self.source = [*trail.source]
+            self.after_frame = trail.step.frame is not None
+            self.blank = False
+            self.last = trail.numbers[-1]
+            self.held += held
+        trail.end()
+        return held
+
+    def leave(self, frames: Sequence[Frame]) -> None:
+        """Leave the trail at the end of a traceback, of which only the frames are of use."""
+        self.frames = frames
+        if self.trail is not None:
+            self.trail.end()
+            self.trail = None
 
     def raised(self, lines: list[Line], *, restored: bool = False) -> Event:
         """Its exception, which these lines state."""

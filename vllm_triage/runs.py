@@ -8,6 +8,7 @@ from vllm_triage.echoes import devices
 from vllm_triage.expressions import expression
 from vllm_triage.kinds import Level, Phase
 from vllm_triage.lines import Key, Line, Origin, Prefix
+from vllm_triage.memory import STARTS
 from vllm_triage.phases import READY, STARTED, STARTING, STOPPING
 from vllm_triage.releases import names_package
 from vllm_triage.run import Run
@@ -72,8 +73,8 @@ def service(text: str) -> tuple[bool, bool]:
 
 # Without one of these an indented line says nothing but which packages there are.
 _TELLING = (
-    "rgs: ", "█", "LLM engine", *_ECHOES, " : Using ", "GPU ", "CUDA_VISIBLE_DEVICES",
-    "KV cache size: ", " blocks: ", "world size ", "ccl==", "NCCL version", "GiB", " took ",
+    "rgs: ", "█", "LLM engine", *_ECHOES, " : Using ", "CUDA_VISIBLE_DEVICES",
+    "KV cache size: ", " blocks: ", "world size ", "ccl==", "NCCL version",
 )  # fmt: skip
 
 
@@ -81,6 +82,8 @@ def says_nothing(text: str) -> bool:
     """Tell that an indented line of a log states no fact of its run; sure where it says so."""
     return not (
         any(words in text for words in _TELLING)
+        or text.startswith(STARTS)
+        or _LISTED_GPU.match(text)
         or _BANNER.search(text)
         or _TORCH.search(text)
         or names_package(text)
@@ -194,6 +197,19 @@ class Runs:
             run.last_seen = prefix.time
         run.lines += 1
         return run
+
+    def in_progress(self, place: tuple[str, None]) -> Run | None:
+        """The run to which indented lines of tracebacks that `says_nothing` add no more than themselves; None where they may say more."""
+        run = self._current.get(place)
+        return None if run is None or run.echoes.is_waiting or run.release.is_open else run
+
+    def go_on(self, run: Run, lines: int, first_time: str | None, last_time: str | None) -> None:
+        """Take so many of these lines of a run, said from one time to another."""
+        if len(self._current) > 1:
+            self._current.move_to_end((run.source, run.container))
+        run.first_seen = run.first_seen or first_time
+        run.last_seen = last_time or run.last_seen
+        run.lines += lines
 
     @staticmethod
     def _access(run: Run, line: Line) -> None:

@@ -15,7 +15,7 @@ from vllm_triage.express import Express
 from vllm_triage.incidents import fold
 from vllm_triage.kinds import Level, Severity
 from vllm_triage.learning import Learner
-from vllm_triage.lines import Origin, parse
+from vllm_triage.lines import Key, Line, Origin, parse
 from vllm_triage.matches import Matcher, Unknown
 from vllm_triage.model import Report, Source, Update
 from vllm_triage.paths import printable
@@ -26,6 +26,8 @@ from vllm_triage.run import Run
 from vllm_triage.run_infos import run_infos
 from vllm_triage.runs import Runs
 from vllm_triage.sieve import Sieve
+from vllm_triage.sources import decoded
+from vllm_triage.tracebacks import Part
 from vllm_triage.updates import Teller
 from vllm_triage.versions import __version__
 
@@ -168,9 +170,14 @@ class Scanner:
 
     def feed_numbered(self, number: int, text: str) -> None:
         """Take the physical line with this 1-based number."""
-        self._number = number
-        if not (text.isascii() and self._express.take(number, text.encode("ascii"))):
-            self._read(number, text)
+        if not text.isascii():
+            self._long_road(number, text)
+            return
+        raw = text.encode("ascii")
+        if self._express.take(number, iter(((number, raw),))) is None:
+            self._number = number
+        else:
+            self._read(number, raw)
 
     def feed_lines(self, data: bytes) -> Iterator[Update]:
         """Take whole lines as they came, without the last line end; what `feed` gives, faster."""
@@ -190,7 +197,27 @@ class Scanner:
         """The road of many lines at once."""
         return self._blocks
 
-    def _read(self, number: int, text: str) -> None:
+    def _read(self, number: int, raw: bytes) -> None:
+        said = self._express.said(number, raw)
+        if said is None:
+            self._long_road(number, decoded(raw))
+            return
+        self._number = number
+        line, part, trail, run, is_idle = said
+        key = trail.key
+        self._quiet.speaks(key)
+        if line is None:
+            self._say(self._assembler.mark(key, number, part), key)
+        else:
+            self._say(self._assembler.feed(line), key)
+            if part is Part.HEADER:
+                self._express.begin(trail, run)
+        if is_idle:
+            self._runs.go_on(run, 1, trail.prefix.time, trail.prefix.time)
+        elif line is not None:
+            self._follow_run(line)
+
+    def _long_road(self, number: int, text: str) -> None:
         self._number = number
         for item in self._unwrapper.feed(number, text):
             self._text(item.number, item.text, text if not item.unwrapped else item.text, item)
@@ -224,18 +251,26 @@ class Scanner:
                     line = line._replace(run=run.index, phase=run.phase)
             elif line.origin is Origin.STATISTICS:
                 line = line._replace(run=run.index)
-            # What this line completes was said before it: it belongs to the run as it was then.
-            for event in self._assembler.feed(line):
-                self._event(event)
-            if self._collector.has_open and not self._assembler.is_open(line.key):
-                self._collector.settle(line.key)
-            run = self._runs.feed(line)
-            if self.forgets_past_runs and number == run.last_ready:
-                self.forget(run)
-            elif self._has_context and run.lines == 1:
-                self._end_context()
-            if number in (run.last_answer, run.last_ready):
-                self._go_on(run)
+            self._say(self._assembler.feed(line), line.key)
+            self._follow_run(line)
+
+    def _say(self, done: Iterable[Event], key: Key) -> None:
+        """Take what a line of a process has completed."""
+        # It was said before the line: it belongs to the run as it was then.
+        for event in done:
+            self._event(event)
+        if self._collector.has_open and not self._assembler.is_open(key):
+            self._collector.settle(key)
+
+    def _follow_run(self, line: Line) -> None:
+        number = line.number
+        run = self._runs.feed(line)
+        if self.forgets_past_runs and number == run.last_ready:
+            self.forget(run)
+        elif self._has_context and run.lines == 1:
+            self._end_context()
+        if number in (run.last_answer, run.last_ready):
+            self._go_on(run)
 
     def _event(self, event: Event) -> None:
         run = self._runs.of(event.first)

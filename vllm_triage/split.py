@@ -17,9 +17,9 @@ from vllm_triage.scanner import Progress, Scanner
 from vllm_triage.sieve import Sifted
 from vllm_triage.sources import CHUNK, MAX_LINE, Splitter
 
-_CHUNK = 1_048_576
+_CHUNK = 524_288
 # What is read alone first: by then the shapes of the log's lines are known.
-_LEARNING = 4 * _CHUNK
+_LEARNING = 8 * _CHUNK
 _PIECE = 4_096
 # How many chunks may be sifted before the one that is read.
 _AHEAD = 24
@@ -75,7 +75,8 @@ class SplitFile:
             spans = list(self._spans(self.bytes, size))
             if not spans:
                 break
-            if self._scanner.blocks.learnt is not None:
+            # Lines of tracebacks are told sooner than sifted.
+            if self._scanner.blocks.learnt is not None and not self._scanner.blocks.is_dense:
                 is_helped = self._together(spans)
         self._to_the_end()
 
@@ -150,7 +151,7 @@ class SplitFile:
                     else:
                         told[number] = self._sift(span)
                 self._take(span, told.pop(number))
-                if self._scanner.blocks.learnt != learnt:
+                if self._scanner.blocks.learnt != learnt or self._scanner.blocks.is_dense:
                     break
         return True
 

@@ -28,9 +28,9 @@ class Block:
     """The indices of logged records that are nothing to any rule."""
 
     @classmethod
-    def of(cls, first: int, data: bytes) -> "Block":
-        """The lines of a text without its last line end."""
-        return cls(first, data.split(b"\n"), data.translate(DIGITS).split(b"\n"))
+    def of(cls, first: int, data: bytes, raw: list[bytes] | None = None) -> "Block":
+        """The lines of a text without its last line end, cut or not."""
+        return cls(first, raw or data.split(b"\n"), data.translate(DIGITS).split(b"\n"))
 
 
 class Engine(NamedTuple):

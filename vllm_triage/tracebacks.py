@@ -1,6 +1,7 @@
 """Tracebacks: which lines are frames, source, marks and exceptions, and what they say."""
 
 from enum import Enum, auto
+from functools import lru_cache
 from typing import NamedTuple
 
 from vllm_triage.expressions import expression
@@ -76,7 +77,11 @@ def exception_name(text: str, *, in_traceback: bool) -> str | None:
         return None if in_traceback else _in_repr(text)
     if not in_traceback and word.endswith(("')", '")')):
         return _in_repr(text)
-    text = f"{word} " if rest else word
+    return _class_name(f"{word} " if rest else word, in_traceback=in_traceback)
+
+
+@lru_cache(maxsize=512)
+def _class_name(text: str, *, in_traceback: bool) -> str | None:
     found = _EXCEPTION.match(text) or _DOTTED.match(text)
     if found is None and in_traceback:
         found = _ANY_NAME.match(text)
