@@ -74,7 +74,7 @@ class Process:
             self.source = [*trail.source]
             self.after_frame = trail.step.frame is not None
             self.blank = False
-            self.last = trail.numbers[-1]
+            self.last = max(self.last, trail.numbers[-1])
             self.held += held
         trail.end()
         return held
