@@ -161,11 +161,6 @@ def _has_loaded(run: Run) -> bool:
     return run.was_serving or bool(run.last_answer) or run.memory.weights_bytes is not None
 
 
-def _has_loaded(run: Run) -> bool:
-    """Tell a run that read its model's files and loaded the weights."""
-    return run.was_serving or bool(run.last_answer) or run.memory.weights_bytes is not None
-
-
 def _heads(values: Mapping[str, Value], parallel: float) -> Iterator[tuple[str, Value]]:
     heads = _count(values, "num_heads")
     if heads and parallel > 1:
