@@ -238,6 +238,14 @@ def test_the_time_between_scrapes(at: tuple[str, str]) -> None:
     assert (one.values["duration_s"], one.values["requests_per_s"]) == (60, 1)
 
 
+def test_one_scrape_whose_time_is_known_tells_rates_since_the_start() -> None:
+    text = "# 1796105829.5\nprocess_start_time_seconds 1796105729.5\n"
+
+    found = values(text + histogram("e2e_request_latency_seconds", 250, 1.0))
+
+    assert (found["duration_s"], found["requests_per_s"], found["scrapes"]) == (100, 2.5, 1)
+
+
 def test_time_stamps_of_samples_tell_it_too() -> None:
     text = "vllm:e2e_request_latency_seconds_count 40 1796205600000\nvllm:e2e_request_latency_seconds_sum 40 1796205600000\n"
     later = text.replace(" 40 ", " 100 ").replace("5600000", "5660000")
@@ -283,6 +291,18 @@ def test_engines_are_told_apart(tmp_path: Path) -> None:
 
     assert found.processes == ("Engine 1", "Engine 2")
     assert found.count == 2
+
+
+def test_engines_are_shown_beside_each_other() -> None:
+    text = histogram("time_to_first_token_seconds", 500, 0.2, 'engine="0"')
+    text += histogram("time_to_first_token_seconds", 500, 5.0, 'engine="1"')
+
+    tables = {one.table for one in series(observed(text))}
+
+    (table,) = tables
+    assert table[0] == ("engine", "running", "waiting", "KV cache (%)", "mean TTFT (ms)", "mean TPOT (ms)", "preemptions")  # fmt: skip
+    assert table[1:] == (("Engine 0", "", "", "", "200", "", ""), ("Engine 1", "", "", "", "5000", "", ""))  # fmt: skip
+    assert not series(observed(histogram("time_to_first_token_seconds", 5, 1.0)))[0].table
 
 
 @pytest.mark.parametrize(

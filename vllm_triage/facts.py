@@ -187,7 +187,7 @@ class PerformanceFacts(Facts):
     total_tokens_per_s: float | None = None
     """Input and output tokens a second."""
     duration_s: float | None = None
-    """How long the benchmark ran, or how long after the first scrape the last came."""
+    """How long the benchmark ran, or over what time a scrape counts."""
     successful_requests: int | None = None
     """Requests that were completed."""
     failed_requests: int | None = None

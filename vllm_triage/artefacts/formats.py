@@ -41,15 +41,6 @@ def _asked(module: str, *beginnings: str) -> Callable[[str], bool]:
     return fits
 
 
-def _is_prometheus(head: str) -> bool:
-    if not head.startswith(("#", "vllm", "ray_vllm", "HTTP/", "process_", "python_", "http_")):
-        return False
-    if "vllm:" not in head and "vllm_" not in head:
-        return False
-    module = import_module("vllm_triage.artefacts.exposition")
-    return cast("bool", module.fits(head))
-
-
 def _is_model_file(head: str) -> bool:
     if not head.startswith("{"):
         return False
@@ -85,7 +76,11 @@ def _is_manifest(head: str) -> bool:
 
 
 FORMATS: tuple[Format, ...] = (
-    Format("prometheus", "prometheus", _is_prometheus),
+    Format(
+        "prometheus",
+        "prometheus",
+        _asked("exposition", "#", "vllm", "ray_vllm", "HTTP/", "process_", "python_", "http_"),
+    ),
     Format("api-answer", "answers", _asked("answers", "{", "data:")),
     Format(
         "curl",

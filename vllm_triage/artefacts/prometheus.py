@@ -254,11 +254,13 @@ def _values(now: Engine, before: Engine | None, gauges: Mapping[str, float]) -> 
             name: one.since(before.histograms.get(name, Histogram()))
             for name, one in histograms.items()
         }
-        out.update(_rates(now, before, since, later))
+        out.update(_rates(now, before.time_s, since, later))
         ttft = later.get("ttft")
         if ttft is not None and ttft.seen >= _FEW:
             counters = since
             histograms = {name: one for name, one in later.items() if one is not None}
+    else:
+        out.update(_rates(now, now.started, counters, histograms))
     out.update({name: _rounded(value) for name, value in gauges.items()})
     if out.get("swapped") == 0:
         # A fact that says nothing, and that newer releases have not.
@@ -283,14 +285,14 @@ def _values(now: Engine, before: Engine | None, gauges: Mapping[str, float]) -> 
 
 def _rates(
     now: Engine,
-    before: Engine,
+    start: float | None,
     since: Mapping[str, float],
     later: Mapping[str, Histogram | None],
 ) -> dict[str, Value]:
-    """What came a second between two scrapes whose times are known."""
-    if now.time_s is None or before.time_s is None or now.time_s <= before.time_s:
+    """What came a second since an earlier scrape or the start, where both times are known."""
+    if now.time_s is None or start is None or now.time_s <= start:
         return {}
-    seconds = now.time_s - before.time_s
+    seconds = now.time_s - start
     out: dict[str, Value] = {"duration_s": _rounded(seconds)}
     ended = later.get("e2e")
     if ended is not None:

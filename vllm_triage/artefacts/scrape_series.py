@@ -5,6 +5,17 @@ from collections.abc import Sequence
 from vllm_triage.artefacts.observations import Observation
 from vllm_triage.artefacts.prometheus import Engine, observation
 
+_MAX_ROWS = 64
+_COLUMNS = {
+    "engine": "",
+    "running": "running",
+    "waiting": "waiting",
+    "KV cache (%)": "kv_cache_usage_pct",
+    "mean TTFT (ms)": "mean_ttft_ms",
+    "mean TPOT (ms)": "mean_tpot_ms",
+    "preemptions": "preemptions",
+}
+
 
 def series(observations: Sequence[Observation]) -> list[Observation]:
     """The observations, those of one engine at several times as one.
@@ -19,9 +30,22 @@ def series(observations: Sequence[Observation]) -> list[Observation]:
             engines.setdefault(one.detail.name, []).append(one.detail)
         else:
             out.append(one)
-    for scraped in engines.values():
-        out += map(observation, _runs(scraped))
-    return out
+    told = [observation(run) for scraped in engines.values() for run in _runs(scraped)]
+    return out + (_beside_each_other(told) if len(told) > 1 else told)
+
+
+def _beside_each_other(told: Sequence[Observation]) -> list[Observation]:
+    """The same with a table of all engines, so that a slow one stands out."""
+    rows = [tuple(_COLUMNS)]
+    for one in told[:_MAX_ROWS]:
+        name = one.detail.label or one.detail.source if isinstance(one.detail, Engine) else ""
+        rows.append((name, *(_shown(one, value) for value in _COLUMNS.values() if value)))
+    return [one._replace(table=tuple(rows)) for one in told]
+
+
+def _shown(one: Observation, name: str) -> str:
+    value = one.values.get(name)
+    return "" if value is None else f"{value:.0f}" if isinstance(value, float) else str(value)
 
 
 def _runs(scraped: Sequence[Engine]) -> list[list[Engine]]:
