@@ -27,7 +27,9 @@ def doubled(target: Path) -> Path:
 
 
 def _again(pattern: dict[str, Any]) -> str:
-    other = {**pattern, "name": f"{pattern['name']}-again", "regex": f"(?:{pattern['regex']})"}
+    other = {**pattern, "name": f"{pattern['name']}-again"}
+    if "regex" in pattern:
+        other["regex"] = f"(?:{pattern['regex']})"
     return "[[pattern]]\n" + "".join(f"{name} = {_toml(one)}\n" for name, one in other.items())
 
 
