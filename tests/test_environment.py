@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from vllm_triage.artefacts import environment, manifests
 from vllm_triage.artefacts.environment_checks import selected
-from vllm_triage.artefacts.environment_joins import away_from
+from vllm_triage.artefacts.environment_joins import away_from, joined
 from vllm_triage.artefacts.environment_nodes import Interface, stem
 from vllm_triage.artefacts.formats import format_of
 from vllm_triage.artefacts.observations import Observation, line
@@ -17,6 +17,7 @@ from vllm_triage.contract import validated
 from vllm_triage.model import Report
 from vllm_triage.pipeline import triage_paths
 from vllm_triage.reports import markdown, text
+from vllm_triage.run import Run
 from vllm_triage.tables import table
 
 LISTING = """lo               UNKNOWN        127.0.0.1/8 ::1/128
@@ -394,6 +395,48 @@ def test_the_log_takes_its_containers_arguments(tmp_path: Path) -> None:
     (run,) = [one for one in found.runs if str(one.source).endswith("server.log")]
     assert run.model == "Qwen/Qwen2.5-7B-Instruct"
     assert run.arguments["tensor_parallel_size"] == 2
+
+
+def test_a_log_behind_very_many_variables_is_read_too(tmp_path: Path) -> None:
+    services = env(**{f"VLLM_{one:05}_SERVICE_HOST": "10.0.0.1" for one in range(2000)})
+    crash = "RuntimeError: Distributed init failed\n"
+
+    found = report(tmp_path, services + crash)
+
+    assert [one.kind.value for one in found.incidents] == ["distributed.init_failed"]
+    assert found.incidents[0].evidence[0].line == 2001
+
+
+def test_the_variables_name_releases_that_were_read() -> None:
+    content = table("environment")
+    spans = [span.split(" - ") for span in content["variables"].values()]
+
+    assert len(spans) > 400
+    assert {one for span in spans for one in span} <= set(content["releases"])
+    assert all(len(span) <= 2 for span in spans)
+
+
+_VALUES = st.sampled_from(
+    ["0", "1", "2", "-1", "", "10.0.0.1", "10.0.0.2", "localhost", "::1", "node0", "lo", "^", "=", ",", "^=eth0,",
+     "eth0:1", "9" * 150, "²", "tcp://10.0.0.1:8000", "GPU-1", "0,,1", "nan"]
+)  # fmt: skip
+_NAMES = st.sampled_from(
+    ["HOSTNAME", "MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "NODE_RANK", "NNODES", "VLLM_HOST_IP", "VLLM_DP_RANK",
+     "VLLM_DP_SIZE", "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "NCCL_IB_DISABLE", "NCCL_NET", "VLLM_PORT", "VLLM_X",
+     "CUDA_VISIBLE_DEVICES", "VLLM_USE_V1"]
+)  # fmt: skip
+
+
+@given(st.lists(st.tuples(st.dictionaries(_NAMES, _VALUES), st.booleans()), max_size=4))
+def test_no_values_break_the_checks(nodes: list[tuple[dict[str, str], bool]]) -> None:
+    contents = [env(**own) + (LISTING if has_listing else "") for own, has_listing in nodes]
+    found = [one for content in contents for one in observations(content)]
+    run = Run("f", 1)
+    run.arguments["tensor_parallel_size"] = 8
+
+    for one in joined(found, run):
+        assert one.lines["places"]
+        assert len({len(row) for row in one.table}) <= 1
 
 
 @given(st.text(max_size=400))

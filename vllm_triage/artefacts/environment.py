@@ -128,7 +128,7 @@ def read(lines: Sequence[Line]) -> Reading:
     variables: list[Variable] = []
     interfaces: dict[str, Value] = {}
     shown: dict[str, Line] = {}
-    host, last, foreign = "", "", 0
+    host, last = "", ""
     for row in rows(texts):
         if row.variable is not None:
             variables.append(row.variable)
@@ -140,7 +140,6 @@ def read(lines: Sequence[Line]) -> Reading:
             interfaces[last] = " ".join((str(interfaces[last]), *row.addresses))[:2000]
         elif row.sort == "prompt":
             host = host or row.name
-        foreign += row.sort == "foreign"
     is_whole = any(one.name == "PATH" for one in variables)
     found = node(source, variables, name=host, is_whole=is_whole)
     if interfaces:
@@ -150,5 +149,4 @@ def read(lines: Sequence[Line]) -> Reading:
         found = found._replace(
             values={**found.values, **interfaces}, lines={**found.lines, **shown}
         )
-    problem = f"{foreign} of its lines are neither variables nor interfaces" if foreign else None
-    return Reading((found,) if found else (), problem)
+    return Reading((found,) if found else ())

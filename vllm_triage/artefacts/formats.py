@@ -11,6 +11,8 @@ from vllm_triage.artefacts.heads import is_benchmark, is_nvidia_smi
 from vllm_triage.artefacts.observations import Reading
 from vllm_triage.lines import Line
 
+_SEEN = 60_000
+
 
 class Format(NamedTuple):
     """An artefact that can be read."""
@@ -67,6 +69,11 @@ def _is_environment(head: str) -> bool:
     return fits(head)
 
 
+def _is_long_environment(head: str) -> bool:
+    """Whether a log may follow what is seen: Kubernetes sets seven variables for each service."""
+    return len(head) > _SEEN and "\0" not in head and _is_environment(head)
+
+
 def _is_manifest(head: str) -> bool:
     if '"HostConfig"' not in head and "apiVersion" not in head:
         return False
@@ -93,6 +100,7 @@ FORMATS: tuple[Format, ...] = (
     Format("vllm-bench", "benchmarks", is_benchmark),
     Format("nvidia-smi", "gpu_listings", is_nvidia_smi),
     Format("manifest", "manifests", _is_manifest, is_log=True),
+    Format("environment", "environment", _is_long_environment, is_log=True),
     Format("environment", "environment", _is_environment),
 )
 
