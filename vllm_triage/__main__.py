@@ -3,7 +3,7 @@
 import gc
 
 # Modules and rules are many objects that stay: looking through them for garbage is for nothing.
-_GARBAGE = 50_000
+_GARBAGE = 100_000
 
 
 def run() -> None:

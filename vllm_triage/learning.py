@@ -318,14 +318,13 @@ def _may_match(pattern: Pattern, text: str) -> bool:
 
 
 def _may_hold(text: str, word: str) -> bool:
-    wanted = _word(word)
-    return word in text if wanted is None else wanted.search(text) is not None
+    if _DIGITS.isdisjoint(word):
+        return word in text
+    return max(_wild(word).split(_ANY), key=len) in text and _word(word).search(text) is not None
 
 
 @cache
-def _word(word: str) -> regex.Pattern[str] | None:
-    if _DIGITS.isdisjoint(word):
-        return None
+def _word(word: str) -> regex.Pattern[str]:
     return regex.compile(
         "".join(f"[{char}{_ANY}]" if char in _DIGITS else regex.escape(char) for char in word)
     )
