@@ -9,6 +9,7 @@ import pytest
 from tests.conftest import FIXTURES
 from vllm_triage.artefacts.formats import format_of
 from vllm_triage.pipeline import triage_paths
+from vllm_triage.reports import text
 
 FOLDERS = sorted(path.parent for path in (FIXTURES / "artefacts").glob("*/expected.toml"))
 
@@ -61,3 +62,17 @@ def test_no_log_is_taken_for_anything_else() -> None:
 
     assert len(logs) > 200
     assert taken == {}
+
+
+def test_files_that_tell_nothing_alone_ask_for_the_log(tmp_path: Path) -> None:
+    listing = tmp_path / "models.json"
+    listing.write_text('{"version":"0.10.2"}', "utf-8")
+    log = tmp_path / "pod.log"
+    log.write_text("INFO 12-01 10:00:00 [x.py:1] fine\n", "utf-8")
+
+    alone = text.render(triage_paths([listing]))
+    beside = text.render(triage_paths([listing, log]))
+
+    assert "models.json (api-answer)" in " ".join(alone.split())
+    assert "give its log" in " ".join(alone.split())
+    assert "give its log" not in beside

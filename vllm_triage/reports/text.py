@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from vllm_triage import lines, versions
+from vllm_triage.artefacts.formats import FORMATS
 from vllm_triage.commands import has_change
 from vllm_triage.expressions import expression
 from vllm_triage.kinds import Confidence, Phase, Role, Severity
@@ -17,6 +18,8 @@ _COLOURS = {Severity.FATAL: "1;31", Severity.DEGRADED: "1;33", Severity.NOTICE: 
 _PHASES = {Phase.STARTUP: "while starting", Phase.SERVING: "while serving"}
 _MAX_EVIDENCE = 3
 _MAX_OTHERS = 6
+_BESIDE = frozenset(one.name for one in FORMATS if not one.is_log)
+"""The formats of what is no log."""
 _MAX_NAMES = 3
 _INDENT = "  "
 _EXCEPTION = expression(r"(?<![\w.])[\w.]*(?:Error|Exception): ")
@@ -69,13 +72,20 @@ def render(report: Report, *, width: int = 80, colour: bool = False, every: bool
 
 def _nothing(report: Report, page: _Page) -> list[str]:
     count = sum(source.lines for source in report.sources)
-    read = [source.name for source in report.sources if source.problem is None]
+    sources = [source for source in report.sources if source.problem is None]
+    read = [f"{one.name} ({one.format})" if one.format in _BESIDE else one.name for one in sources]
     names = ", ".join(read[:_MAX_NAMES]) or "the input"
     if len(read) > _MAX_NAMES:
         names += f" and {len(read) - _MAX_NAMES} more"
     out = page.wrapped(f"No incident found in {count:,} lines of {names}.", "")
     if count == 0:
         return [*out, "The input is empty: is it the right file?"]
+    if sources and all(source.format in _BESIDE for source in sources):
+        hint = (
+            "If the server is slow or broken all the same, give its log and these files in one call: "
+            "much shows only beside the log."
+        )
+        return [*out, *page.wrapped(hint, "")]
     hint = (
         "If the server is broken all the same, give the log from its start, with the output of "
         "every process, or run it with VLLM_LOGGING_LEVEL=DEBUG."
