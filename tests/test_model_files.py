@@ -216,6 +216,32 @@ def test_the_weights_of_a_dense_model_follow_from_its_shapes(
     assert size == (pytest.approx(2 * whole, rel=0.001) if whole else None)
 
 
+def test_the_card_may_be_shown_by_a_listing(tmp_path: Path) -> None:
+    """141 GB of weights on a card that `nvidia-smi` says has 80 GiB, where the log says nothing of it."""
+    config = {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "torch_dtype": "bfloat16",
+    }
+    index = {"metadata": {"total_size": 141_107_412_992}, "weight_map": {}}
+    listing = "index, name, memory.total [MiB]\n0, NVIDIA A100-SXM4-80GB, 81920 MiB\n"
+    log = (
+        "INFO 12-01 06:37:10 [x.py:1] vLLM API server version 0.10.2\n"
+        "INFO 12-01 06:37:10 [x.py:1] non-default args: {'model': '/srv/models/m'}\n"
+    )
+    files = {"config.json": json.dumps(config), "model.safetensors.index.json": json.dumps(index),
+             "gpus.csv": listing, "vllm.log": log}  # fmt: skip
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, "utf-8")
+
+    with_card = triage_paths([tmp_path / name for name in files])
+    without = triage_paths([tmp_path / name for name in files if name != "gpus.csv"])
+
+    assert [one.kind for one in with_card.incidents] == [Kind.OOM_LOAD]
+    assert with_card.incidents[0].confidence == "likely"
+    assert without.incidents == ()
+
+
 @pytest.mark.parametrize("name", ["quantization", "cpu_offload_gb", "load_format", "dtype"])
 def test_weights_that_are_changed_while_they_load_are_not_held_against_a_card(name: str) -> None:
     index = {"metadata": {"total_size": 1 << 50}, "weight_map": {}}
@@ -385,11 +411,13 @@ def test_a_folder_of_logs_beside_a_config_is_read_in_full(tmp_path: Path) -> Non
     assert len(report.sources) == 3
 
 
-_JSON = st.recursive(
-    st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
-    max_leaves=8,
-)  # fmt: skip
+_LEAF = st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=8)
+_FLAT = _LEAF | st.lists(_LEAF, max_size=3)
+_JSON = _FLAT | st.dictionaries(
+    st.text(max_size=4),
+    _FLAT | st.dictionaries(st.text(max_size=4), _FLAT, max_size=2),
+    max_size=3,
+)
 _KEYS = st.sampled_from(
     [
         *LLAMA, "quantization_config", "rope_scaling", "rope_parameters", "auto_map", "text_config",

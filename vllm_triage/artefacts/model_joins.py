@@ -35,7 +35,6 @@ _SHOWN_BY = {
 _OVERRIDES = ("hf_overrides", "rope_scaling", "rope_theta", "hf_config_path", "config_format")
 _SHRINKS = ("cpu_offload_gb", "quantization", "offload_backend", "load_format", "dtype")
 _LIFTS = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
-_MIB = 1024**2
 _MAX_PARALLEL = 4096
 
 
@@ -243,9 +242,9 @@ def _card(observations: Sequence[Observation], run: Run) -> float | None:
     _, said = run.memory.of((None, None))
     sizes = [said.get("total", 0.0)]
     for one in observations:
-        if one.subject == "gpu":
-            sizes += [value for name, factor in (("total_bytes", 1), ("memory_total_mib", _MIB))
-                      if isinstance(found := one.values.get(name), int | float) and (value := found * factor)]  # fmt: skip
+        size = one.values.get("total_bytes") if one.subject == "gpu" else None
+        if isinstance(size, int | float):
+            sizes.append(size)
     return max(sizes) or None
 
 
