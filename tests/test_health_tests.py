@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vllm_triage.artefacts import answers, pods, transcripts
+from vllm_triage.artefacts import answers, collect_env, pods, transcripts
 from vllm_triage.artefacts.formats import format_of
 from vllm_triage.artefacts.observations import Observation, line
 from vllm_triage.pipeline import triage_paths
@@ -120,6 +120,19 @@ def test_a_container_is_what_it_last_died_of() -> None:
     assert two.values == {"container": "two", "unit": "a"}
 
 
+@pytest.mark.parametrize("gap", ["              ", ""])
+def test_the_machine_tells_the_releases_and_the_gpus(gap: str) -> None:
+    text = f"PyTorch version{gap}: 2.8.0+cu128\nCUDA used to build PyTorch: 12.8\nNvidia driver version{gap}: Could not collect\nGPU models and configuration{gap}: GPU 0: NVIDIA A\nGPU 1: NVIDIA A\nvLLM Version{gap}: 0.10.2\n"
+
+    (found,) = observed(collect_env, text)
+
+    assert found.values == {
+        "torch_version": "2.8.0+cu128",
+        "visible_gpus": 2,
+        "vllm_version": "0.10.2",
+    }
+
+
 HOSTILE = st.lists(
     st.sampled_from([*CURL.split("\n"), *json.dumps(MODELS, indent=1).split("\n"), "{" * 50, "[" * 2000, "\x00", "data:", "Exit Code: 99999999999999", "Containers:", "  a:", "    Last State:", "NaN", '{"version":"' + "9" * 500 + '"}'])
     | st.text(max_size=40),
@@ -132,5 +145,5 @@ def test_no_file_breaks_a_reader(rows: list[str]) -> None:
     text = "\n".join(rows)
 
     format_of(text)
-    for module in (answers, transcripts, pods):
+    for module in (answers, transcripts, pods, collect_env):
         observed(module, text)

@@ -96,6 +96,12 @@ FORMATS: tuple[Format, ...] = (
         is_log=True,
     ),
     Format("kubectl-describe", "pods", _asked("pods", "Name: "), is_log=True),
+    Format(
+        "collect-env",
+        "collect_env",
+        _asked("collect_env", "Collecting environment", "PyTorch version: ", "====="),
+        is_log=True,
+    ),
     Format("model-file", "model_files", _is_model_file),
     Format("vllm-bench", "benchmarks", is_benchmark),
     Format("nvidia-smi", "gpu_listings", is_nvidia_smi),
