@@ -18,9 +18,9 @@ _SAMPLE = expression(
     r"(?:[ \t]++(?P<time>-?\d++(?:\.\d++)?))?[ \t]*+(?:#.*+)?$"
 )
 # What argparse says begins with `vllm: `.
-_DAMAGED = expression(r"(?:ray_)?vllm[:_]\w++(?:\{|$)")
-_CUT = expression(r"[A-Za-z_:][\w:]*+(?:\{.*+)?[ \d.eE+-]*+$")
-_LABEL = expression(r'([A-Za-z_]\w*+)[ \t]*+=[ \t]*+"((?:[^"\\\n]++|\\.)*+)"')
+_DAMAGED = expression(r"(?:ray_)?vllm[:_]\w{1,200}+(?:\{|$)")
+_CUT = expression(r"[A-Za-z_:][\w:]{0,200}+(?:\{.{0,4096}+)?[ \d.eE+-]{0,80}+$")
+_LABEL = expression(r'(?<!\w)([A-Za-z_]\w{0,200}+)[ \t]{0,8}+=[ \t]{0,8}+"((?:[^"\\\n]++|\\.)*+)"')
 # `curl -i` puts headers before the answer.
 _DATE = expression(r"[Dd]ate: (.{1,80})$")
 _CLOCK = expression(
