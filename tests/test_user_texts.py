@@ -13,6 +13,8 @@ SHOWN = {
     "request": '{"model": "m", "prompt": "TEXT", "max_tokens": 16}',
     "prompts": '{"model": "m", "prompt": ["hello", "TEXT"], "max_tokens": 16}',
     "messages": '{"model": "m", "messages": [{"role": "user", "content": [{"type": "text", "text": "TEXT"}]}]}',
+    "body": "INFO 12-01 10:00:00 [x.py:1] body: {'model': 'm', 'input': 'TEXT'}",
+    "prompt of a client": "request: {'model': 'm', 'prompt': 'TEXT'}",
     "embedding": '{"model": "m", "input": "TEXT"}',
     "curl": """curl http://localhost:8000/v1/completions -d '{"model": "m", "prompt": "TEXT"}'""",
     "client": "Completion(id='cmpl-1', choices=[CompletionChoice(finish_reason='length', index=0, logprobs=None, text='TEXT')])",

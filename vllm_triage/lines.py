@@ -142,7 +142,7 @@ _WRITTEN = expression(
     r"""(['"](?:content|prompt|text|reasoning|reasoning_content|input)['"]: ?|\b(?:content|prompt|text|reasoning_content)=|(?:Prompt|Generated text): )"""
     rf"(?:{_QUOTED}|\[{_QUOTED}(?:, ?{_QUOTED})*+)"
 )
-WRITTEN_WORDS = ("content", 'prompt"', "prompt'", "prompt=", 'text"', "text'", "text=", "text: ", "Prompt: ", "reasoning", 'input"')  # fmt: skip
+WRITTEN_WORDS = ("content", 'prompt"', "prompt'", "prompt=", 'text"', "text'", "text=", "text: ", "Prompt: ", "reasoning", 'input"', "input'")  # fmt: skip
 """A line without one of these holds nothing that users or models wrote."""
 REQUESTS = ("Received request ", "Generated response ", "Added request ", "Request log")
 _STATISTICS = expression(r"(?:Engine \d+: |\d+ Engines Aggregated: )?Avg prompt throughput: ")
