@@ -5,7 +5,6 @@ from itertools import islice
 from typing import Protocol
 
 from vllm_triage.artefacts.formats import Format
-from vllm_triage.artefacts.joins import joined, tell
 from vllm_triage.artefacts.observations import Observation, line
 from vllm_triage.catalogue import Catalogue
 from vllm_triage.conditions import in_bounds, satisfies
@@ -86,10 +85,15 @@ class Evidence:
 
     def tell(self, run: Run) -> None:
         """Give a run the facts that only artefacts state."""
+        # Most calls have logs only, and start sooner without what joins artefacts.
+        from vllm_triage.artefacts.joins import tell
+
         tell(run, self._observations)
 
     def matches(self, run: Run, position: int) -> Iterator[Match]:
         """What the rules make of all artefacts, beside this run."""
+        from vllm_triage.artefacts.joins import joined
+
         for observation in joined(self._observations, run):
             found = [item for item in self._judging if _holds(item.pattern, observation, run)]
             for item in _one_fault(found) if observation.subject == "benchmark" else found:
