@@ -71,16 +71,17 @@ class Speed(NamedTuple):
     """MB/s to reach as well."""
 
 
-def _speeds(setting: Setting, some: Sequence[Speed]) -> Iterator[Row]:
-    """Programs that read one log, in turn."""
-    path = setting.log(some[0].log)
+def _speeds(setting: Setting, some: Sequence[Speed], wanted: int | None = None) -> Iterator[Row]:
+    """Programs that read one log, of another size where one is wanted, in turn."""
+    path = setting.log(some[0].log, wanted)
     ours = (bench_rivals.ours_fast if some[0].is_fast else bench_rivals.ours)(str(path))
     rivals = [one.rival(path, setting.folder) for one in some]
     there = [rival for rival in rivals if rival is not None]
     found = in_turn([ours, *there], setting.rounds) if ours is not None and there else []
     rest = iter(found[1:])
     for one, rival in zip(some, rivals, strict=True):
-        work = f"triage of `{one.log}`{' with `[fast]`' if one.is_fast else ''}"
+        amount = f"{_size(wanted)} of " if wanted else ""
+        work = f"triage of {amount}`{one.log}`{' with `[fast]`' if one.is_fast else ''}"
         bar = f"at least {one.bar:g}x" + (f" and {one.least:g} MB/s" if one.least else "")
         size = path.stat().st_size
         times = next(rest) if found and rival is not None else []
@@ -211,6 +212,14 @@ def _times(work: str, against: str, found: Sequence[Sequence[Took]], bar: float)
     )
 
 
+def _large(setting: Setting, name: str) -> Iterator[Row]:
+    """A row again, with ten times as much: the start counts for less."""
+    one = _SPEEDS[name]
+    size = setting.size * 10
+    yield from _speeds(setting, [one], size)
+    setting.drop(one.log, size)
+
+
 def _memory(setting: Setting, log: str) -> Iterator[Row]:
     """The largest process of one run each: it does not vary from run to run."""
     large, small = (
@@ -263,6 +272,8 @@ _SPEEDS = {
     **{f"dense-{name}": Speed("dense", one, name, 20) for name, one in _OTHERS.items()},
 }
 _SINGLE: dict[str, Callable[[Setting], Iterator[Row]]] = {
+    "large-busy": partial(_large, name="busy-grep"),
+    "large-dense": partial(_large, name="dense-regex"),
     "filter-throughput": _filter_throughput,
     "filter-json": partial(_filter_throughput, protocol="json"),
     "filter-latency": _filter_latency,
