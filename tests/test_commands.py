@@ -28,7 +28,7 @@ ENTRIES: dict[str, Rule | Topic] = {
 
 # What a log may put into a command's placeholders.
 TYPICAL: Mapping[str, str] = {
-    "environment_variable": "MASTER_ADDR", "environment_value": "10.0.0.1",
+    "environment_variable": "MASTER_ADDR", "environment_value": "10.0.0.1", "rope_factor": "4.0",
     "model": "org/name-7b", "port": "8080", "server_url": "http://10.0.0.7:8080", "host": "10.0.0.7", "max_model_len": "32768",
     "derived_max_model_len": "8192", "fitting_max_model_len": "21760", "lower_gpu_memory_utilization": "0.85",
     "higher_gpu_memory_utilization": "0.95", "lower_max_num_seqs": "128", "higher_max_num_seqs": "1024",

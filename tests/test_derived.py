@@ -54,3 +54,23 @@ def test_a_compute_capability_is_written_with_its_point(
     printed: float | None, expected: str | None
 ) -> None:
     assert derived({"capability": printed}, None).get("compute_capability") == expected
+
+
+@pytest.mark.parametrize(
+    ("asked", "allowed", "expected"),
+    [
+        (131072, 32768, "4.0"),
+        (32768, 8192, "4.0"),
+        # What is asked for must fit: up, and not to the nearest.
+        (32769, 32768, "1.1"),
+        (32768, 32768, None),
+        (131072, None, None),
+        (131072, 0, None),
+    ],
+)
+def test_a_factor_of_rope_scaling_reaches_the_context_asked_for(
+    asked: int, allowed: int | None, expected: str | None
+) -> None:
+    known = {"max_model_len": asked, "derived_max_model_len": allowed}
+
+    assert derived(known, None).get("rope_factor") == expected

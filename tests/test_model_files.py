@@ -76,6 +76,45 @@ def test_the_longest_context_is_what_vllm_derives(
     assert values({**LLAMA, **config}).get("derived_max_model_len") == longest
 
 
+@pytest.mark.parametrize(
+    ("scaling", "is_advised"),
+    [
+        (None, True),
+        ({"rope_type": "default"}, True),
+        # Another scaling would replace what the model was trained with.
+        ({"rope_type": "llama3", "factor": 8.0}, False),
+        ({"type": "mrope", "mrope_section": [16, 24, 24]}, False),
+    ],
+)
+@pytest.mark.parametrize(
+    "failure",
+    [
+        "",
+        "ValueError: User-specified max_model_len (8192) is greater than the derived max_model_len (max_position_embeddings=4096 or model_max_length=None in model's config.json).\n",
+    ],
+)
+def test_rope_scaling_is_advised_with_the_models_numbers_where_it_has_none(
+    tmp_path: Path, scaling: dict[str, Any] | None, is_advised: bool, failure: str
+) -> None:
+    log, config = tmp_path / "vllm.log", tmp_path / "config.json"
+    log.write_text(
+        "INFO 12-01 06:37:10 [api_server.py:1896] vLLM API server version 0.10.2\n"
+        "INFO 12-01 06:37:10 [x.py:1] non-default args: {'model': '/srv/models/m', 'max_model_len': 8192}\n"
+        + failure,
+        "utf-8",
+    )
+    config.write_text(json.dumps({**LLAMA, "rope_scaling": scaling}, indent=2), "utf-8")
+
+    root = triage_paths([log, config]).root
+
+    assert root is not None
+    assert root.kind is Kind.LOADING_CONTEXT_LENGTH
+    commands = [step.command for step in root.fix_steps if step.command]
+    numbers = '"factor": 2.0, "original_max_position_embeddings": 4096'
+    assert any(numbers in one for one in commands) is is_advised
+    assert any("original_max_position_embeddings" in one for one in commands) is is_advised
+
+
 def test_the_heads_of_a_composite_model_are_those_of_its_language_model() -> None:
     text = {"num_attention_heads": 28, "num_key_value_heads": 4, "max_position_embeddings": 128000}
     for part in ("text_config", "llm_config", "language_config"):

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from vllm_triage.kinds import Kind
 
 # By the fact's name, what the run keeps of the files. Only kinds to whose remedy it matters.
-_LENGTH = {"derived_max_model_len": "model_derived_max_model_len"}
+_LENGTH = {"derived_max_model_len": "model_derived_max_model_len", "rope_type": "model_rope_type"}
 _CLASS = {"architecture": "model_architecture"}
 _HEADS = {"num_heads": "model_num_heads", "num_kv_heads": "model_num_kv_heads"}
 _METHOD = {"quant_method": "model_method"}

@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Mapping
+from math import ceil
 
 from vllm_triage import flags
 from vllm_triage.arguments import number
@@ -17,7 +18,7 @@ NAMES = (
     "visible_gpus", "engine", "device", "needed_driver", "model_folder", "named_model", "model_files", "download",
     "config_path", "network_interface", "signal_name", "pci_address", "module_package", "vllm_module", "shm_path", "flag_name",
     "refused_flag", "refused", "replacement", "replacement_why", "dropped_flag", "dropped_why", "flag_came_with",
-    "compute_capability", "reused_prefix_pct", "weights_exceed_card", "gpu_load", "gpu_memory", "gpu_watched",
+    "compute_capability", "reused_prefix_pct", "weights_exceed_card", "rope_factor", "gpu_load", "gpu_memory", "gpu_watched",
 )  # fmt: skip
 
 _FOLDER = expression(r"(?:/|\.{1,2}/|~|[A-Za-z]:\\)")
@@ -54,6 +55,7 @@ def derived(known: Mapping[str, object], run: Run | None) -> dict[str, str]:
         "reused_prefix_pct": _reused(known.get("prefix_cache_hit_pct")),
         "compute_capability": _capability(known.get("capability")),
         "weights_exceed_card": _exceeding(known, run),
+        "rope_factor": _rope_factor(known),
     }
     gpus = visible_gpus(known, run)
     if gpus is not None:
@@ -265,3 +267,11 @@ def _first_value(rest: object) -> str | None:
 def _reused(pct: object) -> str | None:
     """A prefix-cache hit rate that leaves little to gain."""
     return f"{pct:g}" if isinstance(pct, int | float) and pct >= _MOST_PCT else None
+
+
+def _rope_factor(known: Mapping[str, object]) -> str | None:
+    """What the model's own context is to be multiplied by for the one asked for, rounded up to tenths."""
+    asked, allowed = known.get("max_model_len"), known.get("derived_max_model_len")
+    if not (isinstance(asked, int | float) and isinstance(allowed, int | float)):
+        return None
+    return f"{ceil(asked * 10 / allowed) / 10:.1f}" if asked > allowed > 0 else None

@@ -266,6 +266,8 @@ class LoadingFacts(Facts):
     """The context length asked for, in tokens."""
     derived_max_model_len: int | None = None
     """The context length that the model allows, in tokens."""
+    rope_type: str | None = None
+    """The RoPE scaling that the model's config has already."""
 
 
 class NetworkFacts(Facts):

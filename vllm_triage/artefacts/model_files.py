@@ -22,6 +22,7 @@ TEXT_PARTS: tuple[Path, ...] = (
     ("language_config",),
     ("thinker_config", "text_config"),
 )
+_ROPE_KEYS = ("rope_scaling", "rope_parameters")
 # Of which vLLM takes the least.
 LENGTH_KEYS = (
     "max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "model_max_length",
@@ -181,6 +182,11 @@ def _length(data: Mapping[str, object], part: Path) -> _Found:
     own = [value_at(data, (*where, "model_max_length")) for where in {(), part}]
     allowed = [scaled, *(float(one) for one in own if _is_length(one))]
     yield "derived_max_model_len", max(allowed), (*part, key)
+    for name in _ROPE_KEYS:
+        for word in ("rope_type", "type"):
+            kind = value_at(data, (*part, name, word))
+            if isinstance(kind, str) and kind != "default":
+                yield "rope_type", kind, (*part, name, word)
 
 
 def _is_length(value: object) -> TypeGuard[int | float]:
@@ -189,7 +195,7 @@ def _is_length(value: object) -> TypeGuard[int | float]:
 
 def _scaled(data: Mapping[str, object], part: Path, length: float) -> float | None:
     """A length with RoPE scaling; None where releases differ in what they make of it."""
-    for key in ("rope_scaling", "rope_parameters"):
+    for key in _ROPE_KEYS:
         rope = value_at(data, (*part, key))
         if not isinstance(rope, Mapping):
             continue

@@ -17,6 +17,7 @@ _TOLD = {
     "num_heads": "model_num_heads",
     "num_kv_heads": "model_num_kv_heads",
     "derived_max_model_len": "model_derived_max_model_len",
+    "rope_type": "model_rope_type",
     "config_method": "model_method",
     "checkpoint_bytes": "checkpoint_bytes",
     "chat_template": "model_chat_template",
