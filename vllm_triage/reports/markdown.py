@@ -38,7 +38,7 @@ def render(report: Report) -> str:
             "",
             "**The server's command with the first change**",
             "",
-            *fenced([root.suggested_command], "sh"),
+            *fenced([clean(root.suggested_command)], "sh"),
         ]
     out += _memory(root)
     if root.verify:
