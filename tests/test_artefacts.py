@@ -1,5 +1,6 @@
 """What lies beside a log: each folder of `fixtures/artefacts/` is given in one call."""
 
+import json
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -7,9 +8,10 @@ from typing import Any
 import pytest
 
 from tests.conftest import FIXTURES
+from vllm_triage import evidence
 from vllm_triage.artefacts.formats import format_of
 from vllm_triage.pipeline import triage_paths
-from vllm_triage.reports import text
+from vllm_triage.reports import markdown, text
 
 FOLDERS = sorted(path.parent for path in (FIXTURES / "artefacts").glob("*/expected.toml"))
 
@@ -76,3 +78,54 @@ def test_files_that_tell_nothing_alone_ask_for_the_log(tmp_path: Path) -> None:
     assert "models.json (api-answer)" in " ".join(alone.split())
     assert "give its log" in " ".join(alone.split())
     assert "give its log" not in beside
+
+
+@pytest.mark.parametrize("name", ["bench-serve-saved-0.32.0/runs.jsonl", "gpu-query-xml/gpu.xml", "healthy-scrape-0.32.0/metrics.txt",
+                                  "gpu-table-590/smi.txt", "environ-and-ifconfig/environ"])  # fmt: skip
+def test_a_log_that_follows_an_artefact_in_its_file_is_read(tmp_path: Path, name: str) -> None:
+    artefact = (FIXTURES / "artefacts" / name).read_bytes()
+    log = (FIXTURES / "oom" / "kv-cache-too-small.log").read_bytes()
+    both = tmp_path / "pod.log"
+    # Beyond what is looked at to tell a format.
+    both.write_bytes((artefact + b"\n") * (70_000 // len(artefact) + 1) + log)
+
+    root = triage_paths([both]).root
+
+    assert root is not None
+    assert root.kind.value == "oom.kv_cache"
+
+
+def test_of_a_config_before_a_log_only_the_config_is_taken_for_json(tmp_path: Path) -> None:
+    weights = {f"model.layers.{number}.weight": "model.safetensors" for number in range(3000)}
+    index = json.dumps({"metadata": {"total_size": 1000}, "weight_map": weights}, indent=2)
+    both = tmp_path / "pod.log"
+    both.write_text(f"{index}\nINFO 12-01 10:00:00 [x.py:1] fine\n", "utf-8")
+
+    assert len(index) > 70_000
+    assert triage_paths([both]).incidents == ()
+
+
+def test_what_is_held_of_a_file_is_bounded_by_its_size(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:  # fmt: skip
+    monkeypatch.setattr(evidence, "_MAX_CHARS", 5000)
+    variables = tmp_path / "env.txt"
+    variables.write_text("".join(f"VLLM_X{number}={'a' * 1000}\n" for number in range(9)), "utf-8")
+
+    found = triage_paths([variables]).sources[0]
+
+    # The fifth line makes it more than 5,000 characters.
+    assert found.problem == f"{variables}: only its first 5 lines were read"
+
+
+def test_a_command_cannot_break_out_of_its_block(tmp_path: Path) -> None:
+    whole = FIXTURES / "artefacts" / "docker-inspect-too-few-gpus" / "inspect.json"
+    inspected = tmp_path / "inspect.json"
+    hostile = "Qwen\\u001b[31m\\u202e\\n```\\n# Heading"
+    text_of_it = whole.read_text("utf-8").replace("Qwen/Qwen2.5-7B-Instruct", hostile)
+    inspected.write_text(text_of_it, "utf-8")
+
+    shown = markdown.render(triage_paths([inspected]))
+
+    assert "# Heading" in shown
+    assert not any(row.startswith("# Heading") for row in shown.splitlines())
+    assert "\x1b" not in shown
+    assert "\u202e" not in shown

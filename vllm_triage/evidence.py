@@ -9,6 +9,7 @@ from vllm_triage.artefacts.observations import Observation, line
 from vllm_triage.catalogue import Catalogue
 from vllm_triage.conditions import in_bounds, satisfies
 from vllm_triage.events import Event
+from vllm_triage.expressions import expression
 from vllm_triage.kinds import Kind
 from vllm_triage.lines import Line, Origin
 from vllm_triage.matches import Match, Recogniser
@@ -16,7 +17,8 @@ from vllm_triage.model import Source
 from vllm_triage.rules import Pattern
 from vllm_triage.run import Run
 
-MAX_LINES = 500_000
+_MAX_LINES = 500_000
+_MAX_CHARS = 67_108_864
 _MAX_SHOWN = 4
 _SLOW = (
     Kind.PERFORMANCE_HIGH_TTFT,
@@ -24,6 +26,28 @@ _SLOW = (
     Kind.PERFORMANCE_LOW_THROUGHPUT,
 )
 """What a benchmark may show, in the order in which it is told."""
+
+
+# How vLLM's own lines begin, and Python's when it dies; nvidia-smi warns as uvicorn does.
+_LOG_LINE = expression(
+    r"(?:\([^()]{1,120}\) ){0,4}+(?:(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) (?:\d{4}-)?\d\d-\d\d \d\d:\d\d:\d\d"
+    r"|Traceback \(most recent call last\):)"
+)
+
+
+def beginning(rows: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    """As many of a file's lines as are read of an artefact."""
+    held = 0
+    for number, text in islice(rows, _MAX_LINES):
+        yield number, text
+        held += len(text)
+        if held > _MAX_CHARS:
+            return
+
+
+def log_begins(rows: Sequence[tuple[int, str]]) -> int | None:
+    """The index of the line from which on a log follows an artefact in one file."""
+    return next((at for at, (_, text) in enumerate(rows) if _LOG_LINE.match(text)), None)
 
 
 class Artefact(Protocol):
@@ -68,10 +92,12 @@ class Evidence:
 
     def read(self, artefact: Artefact, form: Format) -> Source:
         """Take a whole artefact; give the record of it."""
-        told = self.take(artefact.name, islice(iter(artefact), MAX_LINES), form)
+        rows = list(beginning(iter(artefact)))
+        told = self.take(artefact.name, rows, form)
         problem = artefact.problem
-        if problem is None and artefact.lines > MAX_LINES:
-            problem = f"{artefact.name}: only its first {MAX_LINES:,} lines were read"
+        last = rows[-1][0] if rows else 0
+        if problem is None and last < artefact.lines:
+            problem = f"{artefact.name}: only its first {last:,} lines were read"
         elif problem is None and told is not None:
             problem = f"{artefact.name}: {told}"
         return Source(

@@ -1,14 +1,14 @@
 """The road of the data: sources, envelopes, lines, events, matches, incidents, report."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from itertools import chain, islice
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import IO
 
 from vllm_triage.artefacts.formats import Format, format_of
 from vllm_triage.catalogue import load
 from vllm_triage.errors import SourceError
-from vllm_triage.evidence import MAX_LINES, Evidence
+from vllm_triage.evidence import Evidence, beginning, log_begins
 from vllm_triage.model import Report, Source
 from vllm_triage.paths import expand, is_large, is_name, printable
 from vllm_triage.scanner import Input, Progress, Scanner
@@ -83,12 +83,18 @@ def triage_paths(
             interrupted()
             break
         form = format_of(reader.head)
-        if form is not None and not form.is_log:
-            reader.is_split_at_nul = form.name == "environment"
-            scanner.sources.append(evidence.read(reader, form))
-            done += reader.bytes
-            continue
-        source = _split(reader, path, jobs) if form is None else _twice(reader, form, evidence)
+        source: Input
+        if form is None:
+            source = _split(reader, path, jobs)
+        else:
+            reader.is_split_at_nul = form.name == "environment" and not form.is_log
+            source = kept = Kept(reader)
+            log_at = None if form.is_log else log_begins(kept.beginning)
+            if not form.is_log and log_at is None:
+                scanner.sources.append(evidence.read(kept, form))
+                done += kept.bytes
+                continue
+            kept.take(evidence, form, log_at)
         is_complete = scanner.read(
             source, _shifted(progress, done), can_stop=interrupted is not None
         )
@@ -116,8 +122,17 @@ class Kept:
         self._rest = iter(reader)
         self.name = reader.name
         self.problem: str | None = None
-        self.beginning = list(islice(self._rest, MAX_LINES))
+        self.beginning = list(beginning(self._rest))
         self._count()
+
+    def __iter__(self) -> Iterator[tuple[int, str]]:
+        return chain(self.beginning, self._rest)
+
+    def take(self, evidence: Evidence, form: Format, end: int | None) -> None:
+        """Have the first lines read as an artefact: those before this index, None for all."""
+        problem = evidence.take(self.name, self.beginning[:end], form)
+        if self.problem is None and problem is not None:
+            self.problem = f"{self.name}: {problem}"
 
     def _count(self) -> None:
         reader = self._reader
@@ -127,20 +142,11 @@ class Kept:
 
     def deliver(self, scanner: Scanner, progress: Progress | None = None) -> None:
         """Give all lines to a scanner."""
-        for number, text in chain(self.beginning, self._rest):
+        for number, text in self:
             scanner.feed_numbered(number, text)
         self._count()
         if progress is not None:
             progress(self.bytes)
-
-
-def _twice(reader: Reader, form: Format, evidence: Evidence) -> Input:
-    """The same input, of which the beginning has been read as an artefact."""
-    kept = Kept(reader)
-    problem = evidence.take(kept.name, kept.beginning, form)
-    if kept.problem is None and problem is not None:
-        kept.problem = f"{kept.name}: {problem}"
-    return kept
 
 
 def _split(reader: Reader, path: Path | None, jobs: int) -> Input:
