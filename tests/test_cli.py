@@ -6,11 +6,15 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.conftest import FIXTURES
+from vllm_triage import cli, pipeline
+from vllm_triage.model import Report
 
 LOG = FIXTURES / "oom" / "kv-cache-too-small.log"
 HEALTHY = next((FIXTURES / "healthy").glob("*.log"))
@@ -323,6 +327,50 @@ def test_an_unreadable_release_is_wrong_usage() -> None:
 
     assert done.returncode == 2
     assert "banana" in done.stderr
+
+
+def _ended(*args: Path) -> object:
+    with pytest.raises(SystemExit) as ended:
+        cli.main([*map(str, args), "--no-pager"])
+    return ended.value.code
+
+
+def test_ctrl_c_that_python_drops_still_ends_with_130(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Interrupted:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGINT)
+
+    def read(names: Sequence[str], **options: Any) -> Report:
+        Interrupted()
+        return pipeline.triage_paths(names, **options)
+
+    monkeypatch.setattr("sys.unraisablehook", lambda _: None)
+    monkeypatch.setattr(cli, "triage_paths", read)
+
+    assert _ended(LOG) == 130
+    assert "oom.kv_cache" in capsys.readouterr().out
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.parametrize("stretch", ["_opened", "_prepared"])
+def test_ctrl_c_between_two_files_keeps_what_was_found(
+    stretch: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    original = getattr(pipeline, stretch)
+
+    def interrupt(first: Any, *args: Any) -> Any:
+        if HEALTHY.name in str(getattr(first, "name", first)):
+            raise KeyboardInterrupt
+        return original(first, *args)
+
+    monkeypatch.setattr(pipeline, stretch, interrupt)
+
+    assert _ended(LOG, HEALTHY) == 130
+    assert "oom.kv_cache" in capsys.readouterr().out
+    assert _ended(HEALTHY, LOG) == 130
+    assert capsys.readouterr().out == ""
 
 
 def test_ctrl_c_prints_what_was_found_and_exits_with_130() -> None:

@@ -3,10 +3,13 @@
 import contextlib
 import gc
 import os
+import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import current_thread, main_thread
+from types import FrameType
 
 import click
 
@@ -97,17 +100,17 @@ def triage_command(
         message = f"{output}: is one of the logs; choose another file for the report"
         raise TriageError(message)
     numbers = _numbers(apply_steps)
-    was_interrupted: list[bool] = []
-    report = triage_paths(
-        logs,
-        rules=rules,
-        redact=not no_redact,
-        apply_steps=numbers,
-        progress=_progress(),
-        interrupted=lambda: was_interrupted.append(True),
-        jobs=min(_cpus(), _MAX_JOBS) if jobs is None else jobs,
-        thresholds=parsed(thresholds),
-    )
+    with _interrupts() as interrupts:
+        report = triage_paths(
+            logs,
+            rules=rules,
+            redact=not no_redact,
+            apply_steps=numbers,
+            progress=_progress(),
+            interrupted=lambda: interrupts.append(signal.SIGINT),
+            jobs=min(_cpus(), _MAX_JOBS) if jobs is None else jobs,
+            thresholds=parsed(thresholds),
+        )
     _check_steps(report, numbers)
     content = _rendered(report, form, every=every, color=color, to_file=output is not None)
     if form == "text" and output is None and not no_pager and _is_longer_than_screen(content):
@@ -117,11 +120,32 @@ def triage_command(
     problems = [source.problem for source in report.sources if source.problem]
     for problem in problems:
         _complain(f"{NAME}: {problem}")
-    if was_interrupted:
+    if interrupts:
         return INTERRUPTED
     if problems:
         return FAILED
     return _exit_code(report, fail_on)
+
+
+@contextlib.contextmanager
+def _interrupts() -> Iterator[list[int]]:
+    """The Ctrl-C of this stretch: Python drops the exception where a callback of C code runs."""
+    received: list[int] = []
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+        signal.default_int_handler(number, frame)
+
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.default_int_handler or current_thread() is not main_thread():
+        # Somebody else's, as in a program that calls the command, or ignored, as under nohup.
+        yield received
+        return
+    signal.signal(signal.SIGINT, handle)
+    try:
+        yield received
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _cpus() -> int:

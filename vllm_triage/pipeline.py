@@ -71,39 +71,31 @@ def triage_paths(
     evidence = Evidence(catalogue)
     problems = list(expanded.problems)
     done = 0
+    is_stopped = False
     for path in expanded.paths:
         try:
-            reader = Reader(path, stream=stdin if path is None else None)
-        except SourceError as error:
-            problems.append(str(error))
-            continue
+            reader = _opened(path, stdin, problems)
+            if reader is None:
+                continue
+            source = _prepared(reader, path, jobs, evidence)
+            if isinstance(source, Source):
+                scanner.sources.append(source)
+                done += reader.bytes
+                continue
+            is_stopped = not _read(
+                scanner, source, _shifted(progress, done), can_stop=interrupted is not None
+            )
+            done += source.bytes
         except KeyboardInterrupt:
             if interrupted is None:
                 raise
-            interrupted()
+            is_stopped = True
+        if is_stopped:
+            if interrupted is not None:
+                interrupted()
             break
-        form = format_of(reader.head)
-        source: Input
-        if form is None:
-            source = _split(reader, path, jobs)
-        else:
-            reader.is_split_at_nul = form.name == "environment" and not form.is_log
-            source = kept = Kept(reader)
-            log_at = None if form.is_log else log_begins(kept.beginning)
-            if not form.is_log and log_at is None:
-                scanner.sources.append(evidence.read(kept, form))
-                done += kept.bytes
-                continue
-            kept.take(evidence, form, log_at)
-        is_complete = scanner.read(
-            source, _shifted(progress, done), can_stop=interrupted is not None
-        )
-        if form is not None:
-            scanner.sources[-1] = scanner.sources[-1].model_copy(update={"format": form.name})
-        done += source.bytes
-        if not is_complete and interrupted is not None:
-            interrupted()
-            break
+    if is_stopped and not scanner.sources:
+        raise KeyboardInterrupt
     if not scanner.sources:
         raise SourceError(
             "; ".join(problems) or "no input; name a log file, or - for standard input"
@@ -114,10 +106,41 @@ def triage_paths(
     return scanner.report(apply_steps=apply_steps)
 
 
+def _opened(path: Path | None, stdin: IO[bytes] | None, problems: list[str]) -> Reader | None:
+    try:
+        return Reader(path, stream=stdin if path is None else None)
+    except SourceError as error:
+        problems.append(str(error))
+        return None
+
+
+def _prepared(reader: Reader, path: Path | None, jobs: int, evidence: Evidence) -> Input | Source:
+    """What of an input is to be read as a log; the source itself when all of it was evidence."""
+    form = format_of(reader.head)
+    if form is None:
+        return _split(reader, path, jobs)
+    reader.is_split_at_nul = form.name == "environment" and not form.is_log
+    kept = Kept(reader, form)
+    log_at = None if form.is_log else log_begins(kept.beginning)
+    if not form.is_log and log_at is None:
+        return evidence.read(kept, form)
+    kept.take(evidence, log_at)
+    return kept
+
+
+def _read(scanner: Scanner, source: Input, progress: Progress | None, *, can_stop: bool) -> bool:
+    is_complete = scanner.read(source, progress, can_stop=can_stop)
+    if isinstance(source, Kept):
+        read = scanner.sources[-1]
+        scanner.sources[-1] = read.model_copy(update={"format": source.form.name})
+    return is_complete
+
+
 class Kept:
     """An input of which the first lines are kept, so that they can be read twice."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: Reader, form: Format) -> None:
+        self.form = form
         self._reader = reader
         self._rest = iter(reader)
         self.name = reader.name
@@ -128,9 +151,9 @@ class Kept:
     def __iter__(self) -> Iterator[tuple[int, str]]:
         return chain(self.beginning, self._rest)
 
-    def take(self, evidence: Evidence, form: Format, end: int | None) -> None:
+    def take(self, evidence: Evidence, end: int | None) -> None:
         """Have the first lines read as an artefact: those before this index, None for all."""
-        problem = evidence.take(self.name, self.beginning[:end], form)
+        problem = evidence.take(self.name, self.beginning[:end], self.form)
         if self.problem is None and problem is not None:
             self.problem = f"{self.name}: {problem}"
 
