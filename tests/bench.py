@@ -5,6 +5,7 @@
 """
 
 import argparse
+import compileall
 import importlib.metadata
 import os
 import platform
@@ -16,6 +17,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+import vllm_triage
 from tests.anchors import anchors
 from tests.bench_rows import NAMES, Row, Setting, measure
 from vllm_triage.catalogue import load
@@ -61,6 +63,8 @@ def main() -> None:
     size, rounds = (5, 3) if options.quick else (options.size, options.rounds)
     if options.write and _BEGIN not in PAGE.read_text("utf-8"):
         parser.error(f"{PAGE.name} has no line {_BEGIN}")
+    # As installing does; where Python is told to write no bytecode each run would compile anew.
+    compileall.compile_dir(Path(vllm_triage.__file__).parent, quiet=2)
     lines = []
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         setting = Setting(Path(folder), size * 1_000_000, rounds)

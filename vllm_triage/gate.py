@@ -68,8 +68,7 @@ class Gate(Generic[T]):
         self._numbered = tuple(
             [
                 (word, word.translate(_ZEROES))
-                for word in sorted(every)
-                if not _ASCII_DIGITS.isdisjoint(word)
+                for word in sorted([one for one in every if not _ASCII_DIGITS.isdisjoint(one)])
             ]
         )
         self._short: list[_Word[T]] = []
