@@ -15,11 +15,12 @@ from hypothesis import given, settings
 from tests.conftest import FIXTURES
 from tests.test_cli import run
 from tests.test_redact import PLACES, SECRETS
-from vllm_triage.archive import files, write, zipped
+from vllm_triage.archive import files, zipped
 from vllm_triage.bundle import Bundle, gather
 from vllm_triage.errors import SourceError
 from vllm_triage.excerpts import MAX_LINE, Shown, around, excerpt
 from vllm_triage.issue import MAX_BODY, body
+from vllm_triage.outputs import write
 from vllm_triage.sources import Reader
 from vllm_triage.system import System, environment, trimmed
 from vllm_triage.system import gather as look_at_system

@@ -1,15 +1,10 @@
 """Archive: a bug report as a zip, and how it comes to a file."""
 
-import contextlib
 import io
-import stat
-import tempfile
 import zipfile
 from collections.abc import Mapping
-from pathlib import Path
 
 from vllm_triage.bundle import Bundle
-from vllm_triage.errors import SourceError
 from vllm_triage.expressions import expression
 from vllm_triage.issue import body, versions
 from vllm_triage.reports import json, markdown
@@ -74,43 +69,6 @@ def zipped(texts: Mapping[str, str]) -> bytes:
             entry.external_attr = 0o600 << 16
             archive.writestr(entry, texts[name].encode("utf-8", "replace"))
     return data.getvalue()
-
-
-def check_target(path: Path) -> Path:
-    """Where a file of this name is to be written. Raises SourceError for what is no regular file."""
-    try:
-        target = path.resolve()
-        mode = target.stat().st_mode
-    except FileNotFoundError:
-        if not target.parent.is_dir():
-            message = f"{path}: there is no such folder; make it first"
-            raise SourceError(message) from None
-        return target
-    except (OSError, RuntimeError, ValueError) as error:
-        message = f"{path}: cannot be written: {getattr(error, 'strerror', None) or error}; choose another file"
-        raise SourceError(message) from None
-    if not stat.S_ISREG(mode):
-        message = f"{path}: is no regular file; name a file to write, as bundle.zip"
-        raise SourceError(message)
-    return target
-
-
-def write(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all; only its owner can read it. Raises SourceError."""
-    target = check_target(path)
-    name = ""
-    try:
-        file, name = tempfile.mkstemp(prefix=f".{target.name[:100]}.", dir=target.parent)
-        with open(file, "wb") as opened:  # noqa: PTH123
-            opened.write(data)
-        Path(name).replace(target)
-    except OSError as error:
-        message = f"{path}: cannot be written: {error.strerror or error}; choose another file"
-        raise SourceError(message) from None
-    finally:
-        if name:
-            with contextlib.suppress(OSError):
-                Path(name).unlink()
 
 
 def _safe(name: str) -> str:

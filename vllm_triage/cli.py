@@ -18,8 +18,10 @@ from vllm_triage.cli_options import HELP, rules_option, thresholds_option
 from vllm_triage.errors import TriageError
 from vllm_triage.kinds import Severity
 from vllm_triage.model import Report
+from vllm_triage.paths import shown
 from vllm_triage.pipeline import triage_paths
 from vllm_triage.reports import FORMATS, text
+from vllm_triage.reports.clean import clean
 from vllm_triage.thresholds import parsed
 from vllm_triage.versions import __version__
 
@@ -213,11 +215,9 @@ def _write(content: str, output: Path | None) -> None:
     if output is None:
         click.echo(content, nl=False, color=True)
         return
-    try:
-        output.write_text(content, "utf-8")
-    except OSError as error:
-        message = f"{output}: cannot be written: {error.strerror}; choose another file"
-        raise TriageError(message) from error
+    from vllm_triage.outputs import write
+
+    write(output, content.encode("utf-8", "replace"))
 
 
 def _is_longer_than_screen(content: str) -> bool:
@@ -282,8 +282,12 @@ def main(args: list[str] | None = None) -> None:
         _silence()
         code = 0
     except OSError as error:
-        _silence()
-        _complain(f"{NAME}: standard output: cannot be written: {error.strerror or error}")
+        if error.filename is None:
+            _silence()
+            what = "standard output: cannot be written"
+        else:
+            what = f"{shown(str(error.filename))}: cannot be used"
+        _complain(f"{NAME}: {what}: {error.strerror or error}")
         code = FAILED
     # What the process leaves behind is not worth looking through.
     gc.freeze()
@@ -291,8 +295,9 @@ def main(args: list[str] | None = None) -> None:
 
 
 def _complain(text: str) -> None:
+    """Say it in one line: a file's name may hold line ends and what a terminal obeys."""
     with contextlib.suppress(OSError):
-        click.echo(text, err=True)
+        click.echo(clean(text), err=True)
 
 
 def _silence() -> None:

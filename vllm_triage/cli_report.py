@@ -6,11 +6,12 @@ from pathlib import Path
 
 import click
 
-from vllm_triage.archive import check_target, files, write, zipped
+from vllm_triage.archive import files, zipped
 from vllm_triage.bundle import Bundle, gather
 from vllm_triage.cli_options import HELP, rules_option
 from vllm_triage.errors import TriageError
 from vllm_triage.issue import body
+from vllm_triage.outputs import check_target, write
 from vllm_triage.paths import shown
 from vllm_triage.reports.clean import clean
 from vllm_triage.system import gather as look_at_system
@@ -120,7 +121,7 @@ def _write(output: Path | None, data: bytes) -> None:
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
     else:
-        write(output, data)
+        write(output, data, is_private=True)
 
 
 def _summary(found: Bundle, output: Path, count: int, size: int) -> str:
