@@ -3,12 +3,12 @@
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from glob import glob, has_magic
+from glob import has_magic
 from pathlib import Path
 from typing import NamedTuple
 
 from vllm_triage.errors import SourceError
-from vllm_triage.paths import expand, shown
+from vllm_triage.paths import expand, matched, shown
 
 MAX_FILES = 256
 _CHUNK = 65_536
@@ -286,5 +286,4 @@ def _is_plain(name: str) -> bool:
 def _matches(pattern: str) -> list[Path]:
     if Path(pattern).is_dir():
         return [path for path in expand([pattern]).paths if path is not None]
-    # Path.glob wants the fixed part apart; a shell's pattern comes in one piece.
-    return [Path(name) for name in sorted(glob(pattern, recursive=True))]  # noqa: PTH207
+    return matched(pattern)

@@ -2,12 +2,13 @@
 
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from glob import glob
 from pathlib import Path
 from typing import NamedTuple
 
 from vllm_triage.errors import SourceError
+from vllm_triage.globs import fits
 
 SNIFF = 8192
 
@@ -96,10 +97,9 @@ def _expand(name: str | Path, problems: list[str]) -> list[Path | None]:
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
-        # Path.glob wants the fixed part apart; a shell's pattern comes in one piece.
-        matched = sorted(glob(name, recursive=True)) if isinstance(name, str) else []  # noqa: PTH207
-        if matched:
-            return [Path(one) for one in matched if Path(one).is_file()]
+        found = matched(name) if isinstance(name, str) else []
+        if found:
+            return [path for path in found if path.is_file()]
         raise SourceError(_missing(path)) from None
     except ValueError:
         message = f"{shown(path)!r}: not a file name"
@@ -135,8 +135,7 @@ def _folder(root: Path, problems: list[str]) -> list[Path | None]:
             f"{shown(error.filename)}: cannot be listed: {error.strerror or error}; check its permissions"
         )
 
-    # Symbolic links to folders are not followed, so no loop can arise.
-    for folder, folders, names in os.walk(root, onerror=unlisted):
+    for folder, folders, names in _walk(root, unlisted):
         if _is_model_folder(names):
             # Its weights and vocabulary are no logs; beside weights lies the model once more.
             if any(map(_is_weights, names)):
@@ -145,8 +144,7 @@ def _folder(root: Path, problems: list[str]) -> list[Path | None]:
         if "snapshots" in folders and "blobs" in folders:
             # The hub's cache: snapshots name the files that lie in blobs.
             folders.remove("blobs")
-        folders.sort()
-        for name in sorted(names):
+        for name in names:
             path = Path(folder, name)
             try:
                 if path.is_file() and not name.startswith(".") and _is_text(path):
@@ -157,6 +155,89 @@ def _folder(root: Path, problems: list[str]) -> list[Path | None]:
         message = f"{shown(root)}: no logs in this folder; name a file, or a folder that holds text or compressed logs"
         raise SourceError(message)
     return found
+
+
+def _walk(
+    root: Path, unlisted: Callable[[OSError], None]
+) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Each folder with its folders and its other names, sorted; what is taken out of the folders is not entered.
+
+    Symbolic links to folders are not followed, so no loop can arise, and any depth will do.
+    """
+    left = [str(root)]
+    while left:
+        folder = left.pop()
+        folders: list[str] = []
+        names: list[str] = []
+        try:
+            with os.scandir(folder) as found:
+                for one in found:
+                    if one.is_dir(follow_symlinks=False):
+                        folders.append(one.name)
+                    elif not _is_link_to_folder(one):
+                        names.append(one.name)
+        except OSError as error:
+            unlisted(error)
+        folders.sort()
+        yield folder, folders, sorted(names)
+        left += [os.path.join(folder, name) for name in reversed(folders)]  # noqa: PTH118
+
+
+def _is_link_to_folder(entry: "os.DirEntry[str]") -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
+
+
+def matched(pattern: str) -> list[Path]:
+    """The paths that a shell's pattern stands for, sorted; `**` follows no symbolic links."""
+    parts = pattern.replace(os.sep, "/").split("/")
+    if "**" not in parts:
+        # Path.glob wants the fixed part apart; a shell's pattern comes in one piece.
+        return [Path(one) for one in sorted(glob(pattern))]  # noqa: PTH207
+    # The standard library's own goes through links, of which two to their folder never end.
+    at = parts.index("**")
+    above, below = "/".join(parts[:at]), [part for part in parts[at:] if part]
+    if below[-1] == "**":
+        below.append("*")
+    top = above or ("/" if at else ".")
+    has_hidden = any(part.startswith(".") for part in below)
+    found: list[str] = []
+    for root in glob(top):  # noqa: PTH207
+        for folder, folders, names in _walk(Path(root), lambda _: None):
+            inside = Path(folder).relative_to(root).parts
+            found += [
+                os.path.join(folder, name)  # noqa: PTH118
+                for name in (*folders, *names)
+                if _is_as((*inside, name), below)
+            ]
+            if not has_hidden:
+                folders[:] = [name for name in folders if not name.startswith(".")]
+    return [Path(one) for one in sorted(found)]
+
+
+def _is_as(parts: Sequence[str], pattern: Sequence[str]) -> bool:
+    """Tell whether the parts of a path are as those of a pattern, of which `**` stands for any number."""
+    # Which beginnings of the pattern fit the parts so far.
+    fitting = _skipped({0}, pattern)
+    for part in parts:
+        going = {at for at in fitting if at < len(pattern)}
+        stay = {at for at in going if pattern[at] == "**" and not part.startswith(".")}
+        step = {at + 1 for at in going if pattern[at] != "**" and _is_name_as(part, pattern[at])}
+        fitting = _skipped(stay | step, pattern)
+    return len(pattern) in fitting
+
+
+def _skipped(fitting: set[int], pattern: Sequence[str]) -> set[int]:
+    for at in range(len(pattern)):
+        if at in fitting and pattern[at] == "**":
+            fitting = {*fitting, at + 1}
+    return fitting
+
+
+def _is_name_as(name: str, pattern: str) -> bool:
+    return fits(name, pattern) and (not name.startswith(".") or pattern.startswith("."))
 
 
 _MODEL_FILES = frozenset(
