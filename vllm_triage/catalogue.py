@@ -4,6 +4,7 @@
 is a reference page. A user's folder is laid out the same.
 """
 
+import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
@@ -20,6 +21,11 @@ from vllm_triage.rules import Extension, Rule, Topic
 from vllm_triage.tables import folder, parsed
 from vllm_triage.thresholds import resolved
 
+_MAX_FILE = 1_048_576
+_MAX_DEPTH = 50
+_MAX_REGEX = 10_000
+# Characters of a regex with its repeats written out, as compiling it does.
+_MAX_COPIES = 200_000
 FOLDERS_VARIABLE = "VLLM_TRIAGE_RULES"
 TOPICS = "topics"
 Entry = Rule | Extension | Topic
@@ -62,10 +68,15 @@ def read(path: Path, *, root: Path) -> tuple[str, Entry]:
 
 def _content(path: Path, root: Path) -> bytes:
     try:
-        return path.read_bytes()
+        with path.open("rb") as file:
+            content = file.read(_MAX_FILE + 1)
     except OSError as error:
         message = f"{_shown(path, root)}: cannot be read: {error.strerror}"
         raise RuleError(message) from error
+    if len(content) > _MAX_FILE:
+        message = f"{_shown(path, root)}: is larger than 1 MiB, which no file of rules is"
+        raise RuleError(message)
+    return content
 
 
 def _checked(path: Path, root: Path, content: bytes) -> dict[str, Any]:
@@ -74,9 +85,15 @@ def _checked(path: Path, root: Path, content: bytes) -> dict[str, Any]:
 
     try:
         data = tomllib.loads(content.decode("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        message = f"{_shown(path, root)}: not valid TOML: {error}"
+        depth = _depth(data)
+    except (ValueError, RecursionError) as error:
+        # A number of thousands of digits is a ValueError too.
+        reason = "nested too deep" if isinstance(error, RecursionError) else error
+        message = f"{_shown(path, root)}: not valid TOML: {reason}"
         raise RuleError(message) from error
+    if depth > _MAX_DEPTH:
+        message = f"{_shown(path, root)}: nested too deep"
+        raise RuleError(message)
     from vllm_triage.rule_files import checked
 
     _name(path, root)
@@ -85,6 +102,20 @@ def _checked(path: Path, root: Path, content: bytes) -> dict[str, Any]:
     except ValueError as error:
         message = f"{_shown(path, root)}: {error}"
         raise RuleError(message) from error
+
+
+def _depth(data: object) -> int:
+    """How deep tables and arrays are nested."""
+    depth, level = 0, [data]
+    while level and depth <= _MAX_DEPTH:
+        depth += 1
+        inside = [
+            list(one.values()) if isinstance(one, dict) else one
+            for one in level
+            if isinstance(one, dict | list)
+        ]
+        level = [value for values in inside for value in values]
+    return depth
 
 
 def _type(path: Path, root: Path, data: Mapping[str, object]) -> type[Entry]:
@@ -207,16 +238,31 @@ def _compile(where: Path, rule: Rule | Extension) -> None:
         except ValueError as error:
             message = f"{where}: {error} (in {text!r})"
             raise RuleError(message) from error
+    for pattern in rule.pattern:
+        problem = None if pattern.artefact is not None else unusable(pattern.regex)
+        if problem is not None:
+            message = f"{where}: {pattern.name}: {problem}"
+            raise RuleError(message)
+
+
+def unusable(text: str) -> str | None:
+    """What is wrong with a user's regex; compiling a huge one would take for ever."""
     import regex
 
-    for pattern in rule.pattern:
-        if pattern.artefact is not None:
-            continue
-        try:
-            regex.compile(pattern.regex, regex.MULTILINE)
-        except regex.error as error:
-            message = f"{where}: {pattern.name}: regex does not compile: {error}"
-            raise RuleError(message) from error
+    from vllm_triage.syntax import copies, parse
+
+    if len(text) > _MAX_REGEX:
+        return f"regex is longer than {_MAX_REGEX:,} characters"
+    try:
+        with contextlib.suppress(ValueError):
+            if copies(parse(text)) > _MAX_COPIES:
+                return "regex repeats its parts too often: lower the numbers in its braces"
+        regex.compile(text, regex.MULTILINE)
+    except RecursionError:
+        return "regex is nested too deep"
+    except (regex.error, OverflowError) as error:
+        return f"regex does not compile: {error}"
+    return None
 
 
 def _texts(rule: Rule | Extension) -> Iterator[str]:

@@ -3,11 +3,9 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-import regex
-
 from vllm_triage import artefact_check, command_check, statistics, templates
 from vllm_triage.assembler import Assembler
-from vllm_triage.catalogue import Catalogue, files, load, read
+from vllm_triage.catalogue import Catalogue, files, load, read, unusable
 from vllm_triage.conditions import satisfies
 from vllm_triage.derived import NAMES as DERIVED
 from vllm_triage.envelopes import Unwrapper
@@ -95,13 +93,11 @@ def _compiling(patterns: tuple[Pattern, ...]) -> tuple[tuple[Pattern, ...], list
     good: list[Pattern] = []
     problems: list[str] = []
     for pattern in patterns:
-        try:
-            if pattern.artefact is None:
-                compiled(pattern.regex)
-        except regex.error as error:
-            problems.append(f"{pattern.name}: regex does not compile: {error}")
-        else:
+        problem = None if pattern.artefact is not None else unusable(pattern.regex)
+        if problem is None:
             good.append(pattern)
+        else:
+            problems.append(f"{pattern.name}: {problem}")
     return tuple(good), problems
 
 

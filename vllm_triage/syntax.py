@@ -137,6 +137,21 @@ def _repeat(token: regex.Match[str], body: Node) -> Repeat:
     return Repeat(body, least, int(token["most"]) if token["most"] else None)
 
 
+def copies(node: Node) -> int:
+    """How many characters the node has when the repeats that must be are written out."""
+    match node:
+        case One():
+            return 1
+        case Row():
+            return sum(map(copies, node.items))
+        case Either():
+            return sum(map(copies, node.ways))
+        case Repeat():
+            return max(node.least, 1) * copies(node.body)
+        case Look():
+            return copies(node.body)
+
+
 def sample(node: Node, *, full: bool = False) -> str:
     """Give a short text that the node matches, with (`full`) or without what may be left out."""
     match node:
