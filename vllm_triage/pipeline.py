@@ -180,8 +180,13 @@ def _split(reader: Reader, path: Path | None, jobs: int) -> Input:
 
     if not can_split():
         return reader
+    try:
+        split = SplitFile(path, jobs)
+    except OSError:
+        # Its name is gone since it was opened.
+        return reader
     reader.close()
-    return SplitFile(path, jobs)
+    return split
 
 
 def _shifted(progress: Progress | None, base: int) -> Progress | None:

@@ -4,6 +4,7 @@ import codecs
 import io
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import IO, Protocol
 
@@ -14,8 +15,11 @@ CHUNK = 262_144
 MAX_LINE = 1_048_576
 HEAD = 65_536
 """Of how many bytes `head` gives the text."""
+_MAX_XZ = 134_217_728
+"""How much memory unpacking may take; what `xz -9` packs takes half of it."""
 STDIN = "<stdin>"
 _BOMS = ((b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
+_ZSTD = ("compression.zstd", "backports.zstd")
 BLANK = (b"", b"\r")
 """Lines without text."""
 
@@ -235,12 +239,62 @@ class _Joined(io.RawIOBase):
         return count
 
 
+class _Xz(io.RawIOBase):
+    """The text of an xz file; one that would take much memory is refused, as a log never does."""
+
+    def __init__(self, packed: IO[bytes]) -> None:
+        import lzma
+
+        self._packed = packed
+        self._error = lzma.LZMAError
+        self._new = partial(lzma.LZMADecompressor, memlimit=_MAX_XZ)
+        self._unpacker = self._new()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: "memoryview | bytearray") -> int:  # type: ignore[override]
+        while True:
+            if self._unpacker.eof:
+                # Files that were put together, which zero bytes may fill up.
+                rest = self._unpacker.unused_data.lstrip(b"\0") or self._more().lstrip(b"\0")
+                if not rest:
+                    return 0
+                self._unpacker = self._new()
+            elif self._unpacker.needs_input:
+                rest = self._more()
+                if not rest:
+                    message = "Compressed file ended before the end-of-stream marker was reached"
+                    raise EOFError(message)
+            else:
+                rest = b""
+            data = self._unpacked(rest, len(buffer))
+            if data:
+                buffer[: len(data)] = data
+                return len(data)
+
+    def _unpacked(self, packed: bytes, size: int) -> bytes:
+        try:
+            return self._unpacker.decompress(packed, size)
+        except self._error as error:
+            if "Memory usage limit" not in str(error):
+                raise
+            message = (
+                "unpacking it takes over 128 MiB of memory; pipe it: xz -dc FILE | vllm-triage"
+            )
+            raise OSError(message) from None
+
+    def _more(self) -> bytes:
+        return Reader._some(self._packed)
+
+
 def _broken() -> tuple[type[Exception], ...]:
     """What reading raises where a file is cut off or damaged."""
     import lzma
     import zlib
 
-    return EOFError, OSError, zlib.error, lzma.LZMAError
+    zstd = [sys.modules[name].ZstdError for name in _ZSTD if name in sys.modules]
+    return EOFError, OSError, zlib.error, lzma.LZMAError, *zstd
 
 
 def _decompressed(head: bytes, rest: IO[bytes], name: str) -> IO[bytes]:
@@ -255,9 +309,7 @@ def _decompressed(head: bytes, rest: IO[bytes], name: str) -> IO[bytes]:
 
         return bz2.BZ2File(joined)
     if kind == "xz":
-        import lzma
-
-        return lzma.LZMAFile(joined)
+        return io.BufferedReader(_Xz(joined), CHUNK)
     if kind == "zstd":
         return _zstd(joined, name)
     return joined
