@@ -41,7 +41,8 @@ def one_by_one(data: bytes) -> Noting:
     scanner = Noting()
     before = b"-"
     for number, line in enumerate(data.removesuffix(b"\n").split(b"\n"), 1):
-        if line not in BLANK or before not in BLANK:
+        is_told_by_others = scanner._unwrapper.state is None
+        if line not in BLANK or before not in BLANK or is_told_by_others:
             scanner.feed_numbered(number, decoded(line))
         before = line
     scanner.end_source()

@@ -142,8 +142,8 @@ class Blocks:
     def _other(self, number: int, raw: bytes) -> bool:
         """Take a line that the express has left; True when it was read."""
         is_blank = raw in BLANK
-        if is_blank and self._after_blank:
-            # A run of blank lines says no more than one.
+        if is_blank and self._after_blank and self._unwrapper.state is not None:
+            # A run of blank lines says no more than one, unless the first ended a journal's entry.
             self._passed(number, ())
             return False
         self._after_blank = is_blank
