@@ -57,11 +57,11 @@ class Group:
         )
 
     def add_lines(self, lines: Sequence[Line]) -> None:
-        """Keep a few lines as evidence, each once."""
+        """Keep a few lines as evidence, each once; a blank one only where it is the first."""
         for line in map(shortened, lines):
             if len(self.lines) >= MAX_EVIDENCE:
                 return
-            if line.text.strip() and all(
+            if (line.text.strip() or not self.lines) and all(
                 (line.source, line.number, line.text) != (one.source, one.number, one.text)
                 for one in self.lines
             ):

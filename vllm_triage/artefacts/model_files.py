@@ -99,7 +99,8 @@ def read(lines: Sequence[Line]) -> Reading:
 
 
 def _broken(sort: Sort, lines: Sequence[Line], message: str, number: int) -> Reading:
-    at = lines[min(max(number, 1), len(lines)) - 1]
+    # JSON that is cut off breaks after its end, where nothing may stand.
+    at = next((one for one in lines[number - 1 :: -1] if one.text.strip()), lines[0])
     values: dict[str, Value] = {"file": sort.name, "broken_file": sort.name, "path": at.source}
     values |= {"broken_line": number, "error": message[:_MAX_TEXT]}
     if not sort.is_needed:
