@@ -326,6 +326,9 @@ def of_everything(folder: Path, secret: str) -> Bundle:
         f"(EngineCore_DP0 pid=1) ERROR 12-01 06:20:07 [core.py:1] {text}" for text in said
     ]
     rows += [
+        f"- value: {secret}",
+        "  name: HF_TOKEN",
+        f"HF_HOME=/x\0KEY={secret}\0",
         "-----BEGIN RSA PRIVATE KEY-----",
         secret,
         "-----END RSA PRIVATE KEY-----",
@@ -340,7 +343,23 @@ def of_everything(folder: Path, secret: str) -> Bundle:
     attached = folder / f"token={secret}.yaml"
     attached.write_text(
         "\n".join(
-            [*said, "- name: MY_PASSWORD", f"  value: {secret}", "- --api-key", f"- {secret}"]
+            [
+                *said,
+                "- name: MY_PASSWORD",
+                f"  value: {secret}",
+                "- --api-key",
+                f"- {secret}",
+                "x: y",
+                f"- value: {secret}",
+                "  name: MY_TOKEN_2",
+                f'"value": "{secret}",',
+                '"comment": "x",',
+                '"name": "HF_TOKENX"',
+                f"KEY={secret}",
+                f"PATH=/bin\0DB_PASSWD={secret} {secret}\0KEY={secret}\0HOME=/root\0",
+                f"vllm\0serve\0--api-key\0{secret}\0",
+                f"HF_TOKEN=\x1b[1m{secret[:9]}\x1b[0m{secret[9:]}",
+            ]
         )
     )
     variables = {"HF_TOKEN": secret, "VLLM_API_KEY": secret, "HTTPS_PROXY": f"http://user:{secret}@proxy:1",

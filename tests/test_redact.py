@@ -39,6 +39,41 @@ PLACES = (
     "https://cdn.example/x?Policy=§&Signature=§&Key-Pair-Id=§", "https://b.example/x?sig=§", "https://b.example/x?a=1&X-Amz-Signature=§",
     "https://hooks.slack.com/services/T0/B0/§", "curl -u bob:§ http://x", "curl --proxy-user bob:§ http://x", "machine hub.example login bob password §",
     "-----BEGIN PRIVATE KEY-----\\n§\\n-----END PRIVATE KEY-----",
+    "KEY=§", "TOKEN=§", "PASS=§", "AUTH=§", "CREDENTIALS=§", "export KEY=§", "HF_TOKENX=§", "MY_TOKEN_2=§", "HF_TOKEN2=§", "DB_PASSWD=§", "DB_PASSWORD_PROD=§",
+    "API_KEY_2=§", "OPENAI_APIKEY=§", "MY_KEY_1=§", "SECRET_VALUE=§", "hf_token_2=§", "api_keys=['§']", "api_key_2: §", "sessionToken: §", '"refreshToken": "§"',
+    '"clientSecret":"§"', '"secretAccessKey": "§"', "ENV HF_TOKEN §", "ENV HF_TOKEN=§", "setenv HF_TOKEN §", "('HF_TOKEN', '§')", '["HF_TOKEN", "§"]',
+    "(b'HF_TOKEN', b'§')", "{'HF_TOKEN' : '§'}", "HF_TOKEN => §", "HF_TOKEN := §", "HF_TOKEN -> §", "HF_TOKEN == '§'", ':HF_TOKEN=>"§"',
+    '{"value": "§", "name": "HF_TOKEN"}', "{value: §, name: HF_TOKEN}", '{"Key":"HF_TOKEN","Value":"§"}', '{"Name":"API_KEY","Value":"§"}',
+    "- {name: HF_TOKEN, value: §}", '- {name: "HF_TOKEN", value: "§"}', "command: [vllm, serve, --api-key, §, --port]", 'args: ["--api-key","§"]',
+    "args: ['--api-key=§']", '"--api-key" "§"', "'--api-key' '§' '--port'", "--api-key	§", "--api-key  §", '--api-key="§"', "--api-key='§ x'", '--api-key \\"§\\"',
+    "--api_key=§", "-api-key §", "HF_TOKEN     │ §", "│ HF_TOKEN │ § │", "| HF_TOKEN | § |", "Namespace(host=None, api_key='§', hf_token=None)",
+    "Namespace(api_key=['§', '§x'], port=1)", "non-default args: {'model': 'm', 'api_key': ['§']}", '{"msg":"api_key=§"}', '{"log":"Namespace(api_key=\'§\')\\n"}',
+    '{\\"api_key\\":\\"§\\"}', '{\\\\\\"api_key\\\\\\":\\\\\\"§\\\\\\"}', "hf_token=SecretStr§", "Incorrect API key provided: §. You can find", "Invalid API key: §",
+    "Bearer §", "bearer: §", '"authorization":["Bearer §"]', '{"Authorization": ["Bearer §"]}', "Authorization=Basic §=", "Authorization: ApiKey §",
+    "Proxy-Authorization: Basic §", "X-Auth-Token: §", "X-Amz-Security-Token: §", "Ocp-Apim-Subscription-Key: §", "x-goog-api-key: §", "PRIVATE-TOKEN: §",
+    "-H 'api-key: §'", "https://h.example/x?token=§", "https://h.example/x?a=1&api_key=§&b=2", "https://h.example/x?access_token=§#frag",
+    "https://h.example/x?hf_token=§", "https://h.example/x?password=§", "https://h.example/x;token=§", "https://h.example/x?jwt=§", "https://user:§@h.example",
+    "postgres://u:§@h/db", "amqp://u:p§@h", "mongodb+srv://u:§@h", "https://oauth2:§@gitlab.com/x.git", "https://x-access-token:§@github.com/x.git",
+    "git clone https://§@github.com/o/r", "Server=h;User Id=u;Password=§;Database=d", "DefaultEndpointsProtocol=https;AccountName=a;AccountKey=§/§==;EndpointSuffix=x",
+    "SharedAccessKey=§", "SharedAccessSignature sr=x&sig=§&se=1", "BlobEndpoint=https://a/?sv=1&sig=§", "wandb login §", "huggingface-cli login --token §",
+    "hf auth login --token §", "docker login -u u -p § r.example", "docker login --password=§", "sshpass -p § ssh h", "sk_live_§", "rk_live_§", "whsec_§", "xapp-1-§",
+    "SG.§.§", "hvs.§", "tskey-auth-§", "r8_§", "pplx-§", "lsv2_pt_§", "pk-lf-§", "glrt-§", "GOCSPX-§", "1//0§§", "ATATT3x§", "AGE-SECRET-KEY-1§", "NRAK-§", "eyJ§.eyJ§.",
+    "eyJhbGciOiJub25lIn0.eyJ§", "eyJ§..§.§.§", '-----BEGIN PRIVATE KEY-----\\\\n§\\\\n-----END PRIVATE KEY-----',
+    "-----BEGIN OPENSSH PRIVATE KEY----- § -----END OPENSSH PRIVATE KEY-----", '"private_key": "-----BEGIN RSA PRIVATE KEY-----\\n§\\n',
+    '-----BEGIN PGP PRIVATE KEY BLOCK-----\\n§\\n-----END', 'private_key = "§"', "passwd: §", "credential: §", "secret = §", '"secret":"§"', "SECRET: §", 'HF_TOKEN="§',
+    "HF_TOKEN='§", 'HF_TOKEN=\\"§\\"', "HF_TOKEN=\\'§\\'", "HF_TOKEN=%§", "HF_TOKEN= §", "HF_TOKEN:§", 'hf_token:"§"', "hf_token=b'§'", "hf_token=r'§'", "hf_token=u'§'",
+    'hf_token=f"§"', "HF_TOKEN=$§", "API_KEY=${X:-§}", "HF_TOKEN=None§", "token=hf_x§", "env: HF_TOKEN=§", 'env="HF_TOKEN=§"', '"Env":["PATH=/x","HF_TOKEN=§"]',
+    '"Env":["PATH=/x","HF_TOKENX=§"]', '"KEY=§",', "docker run -e HF_TOKEN=§ -e X=1", "docker run --env HF_TOKEN=§", "docker run --env=HF_TOKEN=§", '--env "HF_TOKEN=§"',
+    "HF_TOKEN=§ vllm serve m", "sudo HF_TOKEN=§ vllm", "+ HF_TOKEN=§", "$ export HF_TOKEN=§; vllm", "set HF_TOKEN=§", '$env:HF_TOKEN="§"', "environ({'HF_TOKEN': '§'})",
+    "os.environ['HF_TOKEN'] = '§'", 'os.environ["HF_TOKEN"]="§"', 'os.environ.setdefault("HF_TOKEN", "§")', 'os.environ["MY_TOKEN_2"]="§"', 'login(token="§")',
+    'from_pretrained("x", token=\'§\')', "AuthenticationError(api_key=§)", "ＨＦ_TOKEN=§", "Hf_Token=§", "HF-TOKEN=§", "hf.token=§", "hf token: §", "API Key: §",
+    "Api-Key: §", "api key=§", "Secret Key: §", "Access token: §", "<password>§</password>", "<api_key>§</api_key>", 'password: "a, §"', "password: a§,b", "PASSWORD=a:§",
+    "DB_PASSWORD=§&x", "DB_PASSWORD=(§)", "DB_PASSWORD=[§]", "DB_PASSWORD=<§>", "DB_PASSWORD=}§", "DB_PASSWORD=#§", "DB_PASSWORD=,§", "DB_PASSWORD=;§",
+    'DB_PASSWORD=x"§"', 'DB_PASSWORD="x\\"§"', "'password': 'x\\'§'", '"password": "x\\"§"', "AWS_SECRET_ACCESS_KEY=§/§+§", "aws_secret_access_key: §",
+    "aws_secret_access_key = §", "AWS_SESSION_TOKEN=§", "LITELLM_MASTER_KEY=§", "VLLM_API_KEY=§", "NGC_API_KEY=§", "HUGGING_FACE_HUB_TOKEN=§",
+    "HUGGINGFACEHUB_API_TOKEN=§", "HF_TOKEN_WRITE=§", "SLACK_WEBHOOK=https://hooks.slack.com/services/T00/B00/§", "https://discord.com/api/webhooks/123/§",
+    "https://x.webhook.office.com/webhookb2/§", "MYSQL_ROOT_PASSWORD=§", "REDIS_PASS=§", "BASIC_AUTH=u:§", "VAULT_TOKEN=§", "SECRET_KEY_BASE=§", "ENCRYPTION_KEY=§",
+    "JWT_SECRET=§", "SIGNING_KEY=§",
 )  # fmt: skip
 
 
@@ -65,6 +100,32 @@ def test_a_secret_on_another_line_than_its_name_gets_through_nowhere(secret: str
     assert shown[4] == "after the key"
     assert shown[11:13] == ["- --port", "- 80"]
     assert shown[17:] == ["  --port 1", "last"]
+
+
+@given(SECRETS)
+def test_a_secret_in_a_block_of_lines_gets_through_nowhere(secret: str) -> None:
+    rows = ["env:", "- name: HF_TOKEN", "  value: |-", f"    {secret}", "- name: X", "  value: y",
+            "stringData:", "  password: >", f"    {secret}", "", f"    x{secret}", "kind: Secret"]  # fmt: skip
+    redactor = Redactor()
+    shown = [redactor(row) for row in rows]
+
+    assert not any(secret in row for row in shown)
+    assert [row for row in shown if "redacted" not in row] == [
+        row for row in rows if secret not in row
+    ]
+
+
+@given(SECRETS)
+def test_variables_and_words_of_proc_are_apart(secret: str) -> None:
+    environ = (
+        f"PATH=/bin\0HF_TOKEN={secret} {secret}\0KEY={secret}\0MY_TOKEN_2={secret}\0HOME=/root\0"
+    )
+    command = f"vllm\0serve\0org/model\0--api-key\0{secret}\0--port\08000\0"
+
+    assert redact(environ) == (
+        "PATH=/bin\0HF_TOKEN=[redacted]\0KEY=[redacted]\0MY_TOKEN_2=[redacted]\0HOME=/root\0"
+    )
+    assert redact(command) == "vllm\0serve\0org/model\0--api-key\0[redacted]\0--port\08000\0"
 
 
 def test_a_key_without_an_end_does_not_hide_the_rest() -> None:
@@ -98,9 +159,45 @@ def test_a_key_without_an_end_does_not_hide_the_rest() -> None:
         "import vllm.hf_transformers_patch from hf_overrides",
         "def load(token: str | None = None, api_key=self.api_key)",
         "deepseek-ai/DeepSeek-R1-Distill-Qwen-32B at 3f2a1b0c9d8e7f6a5b4c3d2e1f0a9b8c7d6e5f4a",
+        "Average latency per output token: 0.31 s",
+        'curl -H "Authorization: Bearer $VLLM_API_KEY" http://localhost:8000/v1/models',
+        "HF_TOKEN_PATH=/root/.cache/huggingface/token VLLM_API_KEY_FILE=/run/secrets/key",
+        "TIKTOKEN_ENCODINGS_BASE=/data/encodings TOKENIZERS_PARALLELISM=false VLLM_MAX_TOKENS_PER_EXPERT_FUSED_MOE=512",
+        "PWD=/home/vllm OLDPWD=/root AUTHOR=someone KEYBOARD=us",
+        'pad_token=\'[PAD]\', "mask_token": "[MASK]"',
+        "Each item should be in the form KEY=VALUE",
+        "'HF_TOKEN', 'VLLM_API_KEY', 'PATH'",
+        "login(token=token, api_key=settings.api_key)",
+        "by passing `token=<your_token>`",
+        "--allow-credentials --image-token-id 32000 --long-prefill-token-threshold 4",
+        "argument --api-key: expected at least one argument; --hf-token is required",
+        "dict_keys(['LlamaForCausalLM']) weight_key: model.layers.0.weight",
+        "  [--api-key API_KEY] [--hf-token HF_TOKEN]",
+        "16-token kernel blocks, 8-token prompt",
     ],
 )
 def test_look_alikes_stay(text: str) -> None:
+    assert redact(text) == text
+
+
+LOOK_ALIKES = (
+    st.from_regex(r"[0-9a-f]{40}", fullmatch=True),
+    st.from_regex(r"sha256:[0-9a-f]{64}", fullmatch=True),
+    st.from_regex(r"(?:chatcmpl|cmpl|embd)-[0-9a-f]{32}", fullmatch=True),
+    st.uuids().map(str),
+    st.from_regex(r"GPU-[0-9a-f]{8}-[0-9a-f]{4}", fullmatch=True),
+    st.from_regex(r"[A-Za-z][A-Za-z0-9]{2,15}/[A-Z][a-z]{2,10}-[0-9]{1,3}B-Instruct", fullmatch=True),
+    st.from_regex(r"--tokenizer [a-z]{3,10}/[a-z]{3,10}", fullmatch=True),
+    st.integers(1, 10**6).map(lambda count: f"max_tokens={count}, num_tokens: {count}, --max-num-batched-tokens {count}"),
+    st.integers(1, 65535).map(lambda port: f"--port {port} http://10.0.0.1:{port}/v1"),
+    st.integers(0, 10**5).map(lambda block: f"block_ids=[{block}], slot {block}, kv_cache_key={block}"),
+)  # fmt: skip
+
+
+@given(st.lists(st.one_of(*LOOK_ALIKES), min_size=1, max_size=5))
+def test_generated_look_alikes_stay(words: list[str]) -> None:
+    text = f"INFO 12-01 10:00:00 [x.py:1] token {' '.join(words)} key"
+
     assert redact(text) == text
 
 

@@ -11,7 +11,15 @@ from typing import IO, Any, NamedTuple
 
 from vllm_triage import contract
 from vllm_triage.errors import SourceError
-from vllm_triage.excerpts import MAX_CHARS, WHOLE_BYTES, Excerpt, Shown, cleaner, excerpt
+from vllm_triage.excerpts import (
+    MAX_CHARS,
+    VALUE_REACHES,
+    WHOLE_BYTES,
+    Cleaner,
+    Excerpt,
+    Shown,
+    excerpt,
+)
 from vllm_triage.model import Report
 from vllm_triage.paths import expand
 from vllm_triage.pipeline import triage_paths
@@ -142,9 +150,12 @@ def _attached(names: Sequence[str | Path], problems: list[str]) -> Iterator[Exce
             continue
         shown: list[Shown] = []
         held = 0
-        cleaned = cleaner(_MAX_ATTACHED_LINE)
+        cleaned = Cleaner(_MAX_ATTACHED_LINE)
         for number, row in reader:
-            shown.append(Shown(number, cleaned(row)))
+            text = cleaned(row)
+            if cleaned.is_name:
+                shown[-VALUE_REACHES:] = map(cleaned.amended, shown[-VALUE_REACHES:])
+            shown.append(Shown(number, text))
             held += len(shown[-1].text) + 1
             if held > MAX_CHARS:
                 problems.append(f"{reader.name}: only its first {number} lines are in the bundle")

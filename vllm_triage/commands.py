@@ -9,6 +9,7 @@ from vllm_triage.echoes import SERVER_MODULE, Echo, long_name, shell
 from vllm_triage.expressions import expression
 from vllm_triage.redact import REDACTED
 from vllm_triage.run import Run
+from vllm_triage.secret_names import BARE, is_secret
 from vllm_triage.tables import table
 from vllm_triage.versions import parse
 
@@ -16,8 +17,6 @@ from vllm_triage.versions import parse
 _PLAIN = expression(r"[^#$;|&<>`\n]+")
 _SECRETS = ("api_key", "hf_token", "ssl_keyfile_password")
 _NO_FLAGS = ("model", "model_tag", "subparser", "disable_log_config_file")
-# HF_TOKEN, --env=WANDB_API_KEY, --hf-token; never --max-num-batched-tokens or --tokenizer.
-_SECRET_NAME = expression(r"(?i)(?:_|-|^)(?:token|key|secret|password)$")
 
 
 def suggested_command(run: Run | None, change: Mapping[str, str]) -> str | None:
@@ -109,20 +108,20 @@ def _is_flag(word: str) -> bool:
 
 def _without_secrets(words: Sequence[str], model: str | None = None) -> list[str]:
     out: list[str] = []
-    flag, is_secret = "", False
+    flag, is_hidden = "", False
     for word in words:
         name, sign, value = word.partition("=")
         if _is_flag(word):
             flag = (long_name(word) or "").removeprefix("--").replace("-", "_")
-            is_secret = flag in _SECRETS and not sign
-        elif is_secret and word != model:
+            is_hidden = flag in _SECRETS and not sign
+        elif is_hidden and word != model:
             out.append(REDACTED)
             # The server takes several keys.
-            is_secret = flag == "api_key"
+            is_hidden = flag == "api_key"
             continue
         else:
-            is_secret = False
-        if sign and value and not value.startswith("$") and _SECRET_NAME.search(name):
+            is_hidden = False
+        if sign and value and not value.startswith("$") and (is_secret(name) or name in BARE):
             out.append(f"{name}={REDACTED}")
         else:
             out.append(word)

@@ -1,7 +1,7 @@
 """Excerpts: the lines of a log around those that matter, without secrets and prompts."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from vllm_triage.envelopes import without_escapes
@@ -19,6 +19,8 @@ MAX_LINE = 8_192
 # Of a longer line the rest is not looked at.
 _MAX_READ = 16_384
 _MARK = b"PRIVATE KEY"
+VALUE_REACHES = 2
+"""How many lines above its name a manifest can have a value."""
 
 
 class Shown(NamedTuple):
@@ -53,18 +55,31 @@ def _gap(first: int, last: int) -> list[str]:
     return [f"[line {first} left out]" if first == last else f"[lines {first} to {last} left out]"]
 
 
-def cleaner(longest: int = MAX_LINE) -> Callable[[str], str]:
+class Cleaner:
     """What the lines of one file become: printable, no secrets, no prompts, not too long."""
-    redactor, prompts = Redactor(), PromptFilter()
 
-    def cleaned(line: str) -> str:
+    def __init__(self, longest: int = MAX_LINE) -> None:
+        self._longest = longest
+        self._redactor, self._prompts = Redactor(), PromptFilter()
+
+    def __call__(self, line: str) -> str:
+        """The line as it is shown."""
         rest = len(line) - _MAX_READ
-        text = without_escapes(line[:_MAX_READ].rstrip("\r"))
-        text = clean(redactor(prompts(text)))
-        left_out = max(0, rest) + max(0, len(text) - longest)
-        return f"{text[:longest]} [{left_out} characters left out]" if left_out else text
+        text = self._prompts(without_escapes(line[:_MAX_READ].rstrip("\r")))
+        # Variables and words as /proc has them stand on one line.
+        say = self._redactor.variable if "\0" in text else self._redactor
+        text = clean("\0".join(map(say, text.split("\0"))))
+        left_out = max(0, rest) + max(0, len(text) - self._longest)
+        return f"{text[: self._longest]} [{left_out} characters left out]" if left_out else text
 
-    return cleaned
+    @property
+    def is_name(self) -> bool:
+        """Whether the last line names a secret whose value may stand on the lines before."""
+        return self._redactor.is_name
+
+    def amended(self, before: Shown) -> Shown:
+        """A line just before such a line, without the value."""
+        return Shown(before.number, self._redactor.value(before.text))
 
 
 def excerpt(
@@ -86,13 +101,17 @@ def excerpt(
     shown: list[tuple[int, Shown]] = []
     held = 0
     farthest = max(total, context + 1)
-    cleaned = cleaner()
+    cleaned = Cleaner()
     for first, data in reader.blocks():
         if not (taking.has(first, first + data.count(b"\n")) or _MARK in data):
-            cleaned = cleaner()
+            cleaned = Cleaner()
             continue
         for number, row in enumerate(data.split(b"\n"), first):
             text = cleaned(decoded(row))
+            if cleaned.is_name:
+                shown[-VALUE_REACHES:] = [
+                    (far, cleaned.amended(one)) for far, one in shown[-VALUE_REACHES:]
+                ]
             distance = taking.distance(number)
             if distance is None or distance > farthest:
                 continue

@@ -3,70 +3,69 @@
 import regex
 
 from vllm_triage.expressions import expression
+from vllm_triage.named_secrets import COMMA, REDACTED, without_named
+from vllm_triage.secret_names import BARE, is_secret
 
-REDACTED = "[redacted]"
+__all__ = ["REDACTED", "Redactor", "redact"]
 
 # One cheap look decides for most texts that nothing is to be done.
 _TRIGGER = expression(
-    r"hf_|sk-|api_org_|nvapi-|gh[pousr]_|github_pat_|glpat-|xox[a-z]-|eyJ|AKIA|ASIA|AIza|ya29\.|gsk_|dckr_|pypi-|npm_"
-    r"|://|hooks\.slack|bearer|basic |authorization|cookie|key|token|passw|passphrase|secret|credential|_pass|_pwd"
-    r"|sig=|signature=|policy=|X-Amz-|-u |--user|--proxy-user",
+    r"hf_|[sr]k[-_]|pk-lf|api_org_|nvapi-|gh[pousr]_|github_pat_|gl[a-z]{1,5}-|xox[a-z]-|xapp-|eyJ|AKIA|ASIA|AIza|ya29\.|gsk_|dckr_|pypi-|npm_"
+    r"|whsec_|SG\.|dapi|hv[sbr]\.|tskey|dop_v1|r8_|pplx-|lsv2_|GOCSPX|1//0|ATATT|NRAK|shp[a-z]{2}_|aGZf"
+    r"|://|hooks\.slack|webhook|bearer|basic |authorization|cookie|key|token|passw|passphrase|secret|credential|_?pass|_?pwd|auth|creds|jwt"
+    r"|sig=|signature=|policy=|X-Amz-|-u |--user|--proxy-user|login",
     regex.IGNORECASE,
 )
 # Tokens that are known by how they begin.
 _SHAPES = (
     r"hf_(?:[A-Za-z0-9]{20,}|(?=[a-z]{0,20}[A-Z0-9])[A-Za-z0-9]{10,})",
     r"api_org_[A-Za-z0-9]{16,}",
-    r"sk-[A-Za-z0-9_-]{12,}",
+    r"(?:sk|pk-lf)-[A-Za-z0-9_-]{12,}",
+    r"(?:[sr]k_(?:live|test)|whsec)_[A-Za-z0-9]{10,}",
     r"nvapi-[A-Za-z0-9_-]{16,}",
     r"gh[pousr]_[A-Za-z0-9]{20,}",
     r"github_pat_[A-Za-z0-9_]{20,}",
-    r"glpat-[A-Za-z0-9_-]{16,}",
+    r"gl(?:pat|rt|dt|ptt|cbt|soat)-[A-Za-z0-9_-]{16,}",
     r"xox[a-z]-[A-Za-z0-9-]{10,}",
-    r"eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}",
+    r"xapp-\d-[A-Za-z0-9-]{10,}",
+    # A signed token, one without signature, an encrypted one.
+    r"eyJ[A-Za-z0-9_-]{8,}\.(?:eyJ[A-Za-z0-9_-]{8,}|[A-Za-z0-9_-]{0,2000}(?=\.[A-Za-z0-9_-]{8}))(?:\.[A-Za-z0-9_-]{0,8000}){0,3}",
     r"(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Za-z0-9])",
     r"AIza[A-Za-z0-9_-]{30,}",
     r"ya29\.[A-Za-z0-9_-]{20,}",
+    r"GOCSPX-[A-Za-z0-9_-]{16,}",
+    r"1//0[A-Za-z0-9_-]{30,}",
     r"gsk_[A-Za-z0-9]{20,}",
     r"dckr_[a-z]{3}_[A-Za-z0-9_-]{16,}",
     r"pypi-[A-Za-z0-9_-]{20,}",
     r"npm_[A-Za-z0-9]{20,}",
+    r"SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}",
+    r"dapi[0-9a-f]{32}",
+    r"hv[sbr]\.[A-Za-z0-9_-]{16,}",
+    r"tskey-[a-z]{2,10}-[A-Za-z0-9-]{10,}",
+    r"dop_v1_[0-9a-f]{32,}",
+    r"r8_[A-Za-z0-9]{20,}",
+    r"pplx-[A-Za-z0-9]{20,}",
+    r"lsv2_[a-z]{2}_[A-Za-z0-9_]{20,}",
+    r"ATATT3x[A-Za-z0-9_=-]{16,}",
+    r"NRAK-[A-Z0-9a-z]{16,}",
+    r"shp(?:at|ca|pa|ss)_[0-9a-fA-F]{20,}",
+    r"AGE-SECRET-KEY-1[0-9A-Za-z]{16,}",
+    # `hf_` in Base64, as a manifest of secrets holds it.
+    r"aGZf[A-Za-z0-9+/]{20,}={0,2}",
 )
-_NAMES = (
-    r"api[_-]?key|hf[_-]?token|hub[_-]?token|access[_-]?key|auth[_-]?token|access[_-]?token|(?<![a-z])token"
-    r"|secret(?:[_-]?(?:access[_-]?)?key)?|passw(?:or)?d|passphrase|credentials?"
-    r"|(?:private|encryption|signing|session|account|master|webhook|license|storage)[_-]?key"
-    r"|(?-i:(?<=[A-Z0-9])_(?:KEY|PASS|PWD|AUTH|CREDS))"
-)
-# What a name can hold that is no secret: nothing, a variable, a special token, an attribute in a source line.
-_NO_SECRET = (
-    r"(?!b?\\{0,3}['\"]?(?:(?:None|null|true|false|EMPTY|str|Optional|Union)(?![\w.+/=-])|\[?redacted|\*\*|<"
-    r"|\$\{?\w+\}?(?=[\s'\"]|$)|(?:self|args|os|kwargs|config|settings)\.[a-z]))"
-)
-# Of a bare word a comma is a part where what follows is no pair of a name and a value.
-_COMMA = r"[,;](?=[^\s'\",;=:&)}\]\\]{1,200}(?:[\s'\",;)}\]\\]|$))"
-# A list, a quoted text (its quotes escaped where it stands in another), a bare word.
-_VALUE = (
-    r"(?:(?P<list>\[)[^\]\n]{0,2000}\]?|b?(?P<quote>\\{0,3}['\"])(?:(?!(?P=quote))[^\n]){3,2000}+(?P=quote)?"
-    rf"|(?:[^\s'\",;&)}}\]]|{_COMMA}){{3,}}+)"
-)
-_SEPARATOR = r"(?:\\{0,3}['\"])?\s{0,3}[=:]\s{0,30}"
-_FLAG_NAMES = r"api[-_]key|token|passw(?:or)?d|passphrase|secret|access[-_]key|secret[-_]key"
-_WORD = rf"(?:'[^'\n]{{0,500}}'?|\"[^\"\n]{{0,500}}\"?|(?:[^\s'\",;\\]|{_COMMA}){{1,500}})"
+_KEY_LABEL = r"[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
 _RULES: tuple[tuple[regex.Pattern[str], str], ...] = (
     (
-        expression(
-            r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----.*?(?:-----END [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----|$)",
-            regex.DOTALL,
-        ),
+        expression(rf"-----BEGIN {_KEY_LABEL}.*?(?:-----END {_KEY_LABEL}|$)", regex.DOTALL),
         REDACTED,
     ),
     (expression(rf"(?<![A-Za-z0-9])(?:{'|'.join(_SHAPES)})"), REDACTED),
-    (expression(r"(?i)\b(bearer|basic) +[A-Za-z0-9._~+/=-]{6,}"), rf"\1 {REDACTED}"),
+    (expression(r"(?i)\b(bearer|basic):? +[A-Za-z0-9._~+/=-]{6,}"), rf"\1 {REDACTED}"),
     (
         expression(
-            r"(?i)(authorization\\{0,3}['\"]?\s{0,3}[,:=]\s{0,3}b?\\{0,3}['\"]?(?:(?:token|digest|negotiate|api-?key) +)?)"
-            r"(?!bearer |basic )[^\s'\",)]{6,}"
+            r"(?i)(authorization\\{0,3}['\"]?\s{0,3}[,:=]\s{0,3}\[?(?:b?\\{0,3}['\"])?(?:(?:token|digest|negotiate|api-?key) +)?+)"
+            r"(?!\[?redacted|bearer |basic )[^\s'\",)]{6,}"
         ),
         rf"\1{REDACTED}",
     ),
@@ -78,12 +77,17 @@ _RULES: tuple[tuple[regex.Pattern[str], str], ...] = (
     ),
     (
         expression(
-            r"(?i)([?&](?:X-Amz-(?:Signature|Credential|Security-Token)|X-Goog-(?:Signature|Credential)|sig|signature|policy"
-            r"|key|token|key-pair-id|AWSAccessKeyId|code|auth)=)[^&\s\"'\\]{3,}"
+            r"(?i)([?&;](?:X-Amz-(?:Signature|Credential|Security-Token)|X-Goog-(?:Signature|Credential)|sig|signature|policy"
+            r"|key|token|key-pair-id|AWSAccessKeyId|code|auth|jwt)=)[^&\s\"'\\]{3,}"
         ),
         rf"\1{REDACTED}",
     ),
-    (expression(r"(?i)(hooks\.slack\.com/services/)[\w/]{8,}"), rf"\1{REDACTED}"),
+    (
+        expression(
+            r"(?i)(hooks\.slack\.com/services/|discord(?:app)?\.com/api/webhooks/|webhook\.office\.com/webhookb2/)[\w/@.-]{8,}"
+        ),
+        rf"\1{REDACTED}",
+    ),
     # The password can hold an @ itself.
     (
         expression(r"(?i)(?<=[a-z0-9+.-]://)[^\s/:@'\"]{0,100}:[^\s/'\"]{1,200}@"),
@@ -94,68 +98,80 @@ _RULES: tuple[tuple[regex.Pattern[str], str], ...] = (
         expression(r"(?i)(\blogin\s{1,9}\S{1,100}\s{1,9}password\s{1,9})\S{1,200}"),
         rf"\1{REDACTED}",
     ),
+    (expression(r"(\bwandb login (?:--relogin )?)[0-9A-Za-z]{20,}"), rf"\1{REDACTED}"),
+    (
+        expression(
+            r"(\b(?:docker|podman|nerdctl|helm registry|oras|sshpass)\b[^\n]{0,200}? -p[= ]?)(?!\d{1,5}:)[^\s'\"]{3,}(?=[^\n]{0,200}$)"
+        ),
+        rf"\1{REDACTED}",
+    ),
     (
         expression(
             r"((?:^|\s)(?:-u|--(?:proxy-)?user)[= ]{1,9}['\"]?(?!\d{1,9}:\d)[^\s:'\"/]{1,100}:)[^\s'\"]{1,200}"
         ),
         rf"\1{REDACTED}",
     ),
-    # {"name": "HF_TOKEN", "value": "X"}, as manifests have it.
+    # Incorrect API key provided: X
     (
         expression(
-            rf"(?i)((?:{_NAMES})\\{{0,3}}['\"]?\s{{0,9}},\s{{0,9}}\\{{0,3}}['\"]?value\\{{0,3}}['\"]?\s{{0,3}}[:=]\s{{0,3}}){_NO_SECRET}{_VALUE}"
+            r"(?i)(\b(?:api|secret|access|private|auth) (?:key|token)(?: provided| is)?\s{0,3}[:=]\s{0,3}\\{0,3}['\"]?)(?!\[redacted|None\b|null\b)(?=[^\s'\"]{0,80}\d|[^\s'\"]{16})[^\s'\",;)}\]\\]{6,}"
         ),
-        rf"\1\g<quote>{REDACTED}\g<quote>",
+        rf"\1{REDACTED}",
     ),
-    # A header of a request as a pair of bytes, a flag and its value in a list: ["--token", "X"].
     (
-        expression(
-            rf"(?i)((?:(?<!-)--(?=[a-z])|b['\"])[\w-]{{0,40}}?(?:{_FLAG_NAMES})['\"],\s{{0,3}})(?=b?['\"])(?!['\"]--){_NO_SECRET}{_VALUE}"
-        ),
-        rf"\1\g<quote>{REDACTED}\g<quote>",
-    ),
-    # --api-key X, api_key='X', "hf_token": ["X", "Y"], AWS_SECRET_ACCESS_KEY=X;
-    # never max_tokens=128 or tokenizer=...
-    (
-        expression(rf"(?i)((?:{_NAMES}){_SEPARATOR}){_NO_SECRET}{_VALUE}"),
-        rf"\1\g<quote>{REDACTED}\g<quote>",
+        expression(r"(?i)(<(password|api[-_]?key|secret|token)>)[^<>\n]{3,500}(?=</\2>)"),
+        rf"\1{REDACTED}",
     ),
 )
-_FLAG = rf"(?i)((?<!-)--(?=[a-z])[\w-]{{0,40}}?(?:{_FLAG_NAMES})(?:=| {{1,9}}))(?!'?\[redacted\]|['\"]?\$|-|<)"
+_WORD = rf"(?:'[^'\n]{{0,500}}'?|\"[^\"\n]{{0,500}}\"?|(?:[^\s'\",;\\]|{COMMA}){{1,500}})"
 # The server takes several keys: all words up to the next flag, of which a model may be one.
 _KEYS = expression(
-    rf"(?i)(--api[-_]key(?:=| {{1,9}}))(?!'?\[redacted\]|['\"]?\$|-|<){_WORD}(?: {{1,9}}(?!-|[A-Za-z][\w.-]{{0,60}}/[\w.]{{0,60}}[.-]){_WORD}){{0,15}}(?= {{1,9}}-|\s{{0,9}}(?:$|[\\'\"]))"
+    rf"(?i)(--api[-_]key(?:=| {{1,9}}))(?!(?-i:(?:API_)?KEY)\b|'?\[redacted\]|['\"]?\$|-|<){_WORD}(?: {{1,9}}(?!-|[A-Za-z][\w.-]{{0,60}}/[\w.]{{0,60}}[.-]){_WORD}){{0,15}}(?= {{1,9}}-|\s{{0,9}}(?:$|[\\'\"]))"
 )
-_FLAG_WITH_VALUE = expression(_FLAG + _WORD)
+# A manifest can have the value before its name.
+_BEFORE_NAME = expression(
+    r"(?i)(\bvalue\\{0,3}['\"]?\s{0,3}[:=]\s{0,3}\\{0,3}['\"]?)([^\s'\"\\,][^'\"\n\\,]{0,2000})(\\{0,3}['\"]?\s{0,3},\s{0,3}\\{0,3}['\"]?(?:name|key)\\{0,3}['\"]?\s{0,3}[:=]\s{0,3}\\{0,3}['\"]?)([\w.-]{1,100})"
+)
 
 
 def redact(text: str) -> str:
     """Replace tokens, keys, passwords and private keys; the names of what held them stay."""
     if _TRIGGER.search(text) is None:
         return text
+    if "\0" in text:
+        # Variables or words of a command, as /proc has them.
+        redactor = Redactor()
+        return "\0".join(redactor.variable(part) for part in text.split("\0"))
     text = _KEYS.sub(rf"\1{REDACTED}", text)
-    text = _FLAG_WITH_VALUE.sub(rf"\1{REDACTED}", text)
     for pattern, replacement in _RULES:
         text = pattern.sub(replacement, text)
-    return text
+    text = _BEFORE_NAME.sub(_before_name, text)
+    return without_named(text)
+
+
+def _before_name(found: "regex.Match[str]") -> str:
+    return f"{found[1]}{REDACTED}{found[3]}{found[4]}" if is_secret(found[4]) else found[0]
 
 
 # A private key's lines, an RSA key of 16384 bits and its header among them.
 _MAX_KEY_LINES = 400
-_KEY_BEGINS = expression(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
-_KEY_ENDS = expression(r"-----END [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_KEY_BEGINS = expression(rf"-----BEGIN {_KEY_LABEL}")
+_KEY_ENDS = expression(rf"-----END {_KEY_LABEL}")
 # `- --api-key`, `"--token",`, `--api-key \` alone on a line: the next line is its value.
-_FLAG_ALONE = expression(
-    rf"(?i)(?:^|[\s'\"])--[\w-]{{0,40}}?(?:{_FLAG_NAMES})['\"]?,?\s{{0,9}}\\?\s{{0,9}}$"
-)
-# `- name: HF_TOKEN`, `"name": "HF_TOKEN",`: a line soon after holds its value.
+_FLAG_ALONE = expression(r"(?:^|[\s'\"])(--[\w-]{1,100})['\"]?,?\s{0,9}\\?\s{0,9}$")
+# `- name: HF_TOKEN`, `"name": "HF_TOKEN",`: a line soon before or after holds its value.
 _NAME_ALONE = expression(
-    rf"(?i)\bname['\"]?\s{{0,3}}:\s{{0,3}}['\"]?[\w.-]{{0,60}}(?:{_NAMES})[\w.-]{{0,20}}['\"]?,?\s{{0,9}}$"
+    r"(?i)\b(?:name|key)['\"]?\s{0,3}[:=]\s{0,3}['\"]?([\w.-]{1,100})['\"]?,?\s{0,9}$"
 )
 _VALUE_OF_NAME = expression(
-    r"(?i)(^[\s-]{0,99}['\"]?value['\"]?\s{0,3}:\s{0,3}['\"]?)(?=[^\s'\"])[^'\"\n]{1,2000}"
+    r"(?i)(^[\s-]{0,99}['\"]?value['\"]?\s{0,3}[:=]\s{0,3}['\"]?)(?![|>][+-]?\d?\s{0,9}$)(?=[^\s'\"])[^'\"\n]{1,8000}"
 )
-_ITEM = expression(r"(^[\s-]{0,99}['\"]?)[^\s'\"\\,][^'\"\n,]{0,2000}")
+# `HF_TOKEN: |` and `value: >-`: the lines further in are its value.
+_BLOCK = expression(
+    r"(?i)^(\s{0,99}(?:- {1,9})?)['\"]?([\w.-]{1,100})['\"]?\s{0,3}:\s{1,9}[|>][+-]?\d?\s{0,9}$"
+)
+_ITEM = expression(r"(^[\s-]{0,99}['\"]?)[^\s'\"\\,][^'\"\n,]{0,8000}")
+_VARIABLE = expression(r"(?s)(\w{1,200})=(.+)")
 _NAME_REACHES = 2
 
 
@@ -166,6 +182,9 @@ class Redactor:
         self._key_lines = 0
         self._name_lines = 0
         self._is_flag = False
+        self._block: int | None = None
+        self.is_name = False
+        """Whether the last line names a secret whose value may stand on the lines before."""
 
     @property
     def is_inside_key(self) -> bool:
@@ -174,6 +193,7 @@ class Redactor:
 
     def __call__(self, line: str) -> str:
         """The line without secrets."""
+        self.is_name = False
         if self._key_lines:
             end = _KEY_ENDS.search(line)
             self._key_lines = 0 if end else self._key_lines - 1
@@ -181,12 +201,37 @@ class Redactor:
         begin = _KEY_BEGINS.search(line) if "PRIVATE KEY" in line else None
         if begin is not None and _KEY_ENDS.search(line, begin.end()) is None:
             self._key_lines = _MAX_KEY_LINES
+        depth = len(line) - len(line.lstrip())
+        if self._block is not None:
+            if depth > self._block or not line.strip():
+                return line[:depth] + (REDACTED if line.strip() else "")
+            self._block = None
         text = redact(line)
         if self._is_flag and not line.lstrip(" '\"").startswith(("--", "- --", "$")):
             text = _ITEM.sub(rf"\1{REDACTED}", text)
         elif self._name_lines:
-            text = _VALUE_OF_NAME.sub(rf"\1{REDACTED}", text)
-        self._is_flag = "--" in line and _FLAG_ALONE.search(line) is not None
-        is_name = "name" in line.lower() and _NAME_ALONE.search(line) is not None
-        self._name_lines = _NAME_REACHES if is_name else max(0, self._name_lines - 1)
+            text = self.value(text)
+        flag = _FLAG_ALONE.search(line) if "--" in line else None
+        self._is_flag = flag is not None and is_secret(flag[1])
+        lower = line.lower()
+        name = _NAME_ALONE.search(line) if "name" in lower or "key" in lower else None
+        self.is_name = name is not None and is_secret(name[1])
+        block = _BLOCK.match(line) if "|" in line or ">" in line else None
+        if block is not None and (
+            is_secret(block[2]) or (self._name_lines and block[2].lower() == "value")
+        ):
+            self._block = len(block[1])
+        self._name_lines = _NAME_REACHES if self.is_name else max(0, self._name_lines - 1)
         return text
+
+    @staticmethod
+    def value(line: str) -> str:
+        """A line `value: X` near the name of a secret, without the value."""
+        return _VALUE_OF_NAME.sub(rf"\1{REDACTED}", line)
+
+    def variable(self, text: str) -> str:
+        """One variable of an environment, or one word of a command, as /proc has them."""
+        found = _VARIABLE.fullmatch(text)
+        if found is not None and (found[1] in BARE or is_secret(found[1])):
+            return f"{found[1]}={REDACTED}"
+        return self(text)

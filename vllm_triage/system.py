@@ -13,6 +13,7 @@ from typing import NamedTuple
 from vllm_triage.expressions import expression
 from vllm_triage.redact import REDACTED, redact
 from vllm_triage.reports.clean import clean
+from vllm_triage.secret_names import is_secret
 
 TIMEOUT_S = 20.0
 """How long nvidia-smi gets: on a broken GPU it may never answer."""
@@ -40,9 +41,6 @@ _PREFIXES = (
     "TRITON_", "RAY_", "GLOO_", "TP_SOCKET_", "UCX_", "NVIDIA_", "NVSHMEM_", "NIXL_", "LMCACHE_", "MOONCAKE_", "FLASHINFER_", "HIP_", "RCCL_",
     "HSA_", "ASCEND_", "HCCL_", "KMP_", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_NNODES", "SLURM_NODEID", "SLURM_GPUS",
 )  # fmt: skip
-_SECRET_NAME = expression(
-    r"(?i)token(?!izer)|secret|passw|passphrase|credential|_key$|_key_|api_?key|_auth$|_pass$|_pwd$|cookie"
-)
 # Says nothing of a fault, or names the one card.
 _DULL = expression(
     r"^\s*(?:[^:]{1,80}:\s*N/A|(?:Serial Number|GPU UUID|Board ID|Board Part Number|Timestamp)\s*:.*)\s*$"
@@ -83,10 +81,10 @@ def environment(environ: Mapping[str, str]) -> str:
     for name, value in sorted(environ.items()):
         if name.upper() not in _NAMES and not name.startswith(_PREFIXES):
             continue
-        if value and _SECRET_NAME.search(name):
+        if value and is_secret(name):
             rows.append(f"{name}={REDACTED}")
         else:
-            rows.append(redact(f"{name}={value}")[: len(name) + _MAX_VALUE])
+            rows.append(redact(f"{name}={redact(value)}")[: len(name) + _MAX_VALUE])
     return "".join(f"{clean(row)}\n" for row in rows)
 
 

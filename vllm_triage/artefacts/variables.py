@@ -7,6 +7,7 @@ from vllm_triage.artefacts.observations import Observation, Value, line
 from vllm_triage.expressions import expression
 from vllm_triage.lines import Line
 from vllm_triage.redact import REDACTED
+from vllm_triage.secret_names import is_secret
 
 MAX_VALUE = 200
 MAX_VARIABLES = 2000
@@ -15,7 +16,6 @@ RELEVANT = expression(
     r"|LOCAL_RANK|(?:CUDA|HIP|NVIDIA)_VISIBLE_DEVICES|HOSTNAME|HOST_IP"
 )
 """What is kept of an environment; the rest is never held."""
-_SECRET = expression(r"KEY|TOKEN|PASS|SECRET|CREDENTIAL|AUTH|COOKIE")
 REFERENCE = "from a reference"
 """Stands for a value that a manifest takes from elsewhere."""
 
@@ -49,12 +49,12 @@ def node(
     for one in variables:
         if RELEVANT.fullmatch(one.name) is None or len(values) >= MAX_VARIABLES:
             continue
-        is_secret = _SECRET.search(one.name) is not None
-        values[one.name] = REDACTED if is_secret else one.value[:MAX_VALUE].strip()
+        is_hidden = is_secret(one.name)
+        values[one.name] = REDACTED if is_hidden else one.value[:MAX_VALUE].strip()
         text = (
             one.text if len(one.text) <= 2 * MAX_VALUE else f"{one.name}={one.value[:MAX_VALUE]}"
         )
-        lines[one.name] = line(source, one.number, f"{one.name}={REDACTED}" if is_secret else text)
+        lines[one.name] = line(source, one.number, f"{one.name}={REDACTED}" if is_hidden else text)
     if not values:
         return None
     found = values.get("HOSTNAME") or name
