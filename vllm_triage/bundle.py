@@ -20,11 +20,10 @@ from vllm_triage.excerpts import (
     Shown,
     excerpt,
 )
+from vllm_triage.leaving import leaving
 from vllm_triage.model import Report
 from vllm_triage.paths import expand
 from vllm_triage.pipeline import triage_paths
-from vllm_triage.prompts import PromptFilter
-from vllm_triage.redact import redact
 from vllm_triage.reports.json import render
 from vllm_triage.sources import Reader
 from vllm_triage.system import System
@@ -71,7 +70,7 @@ def gather(
         logs=tuple(shown),
         attached=tuple(files),
         system=system,
-        problems=tuple(_cleaned(text) for text in problems),
+        problems=tuple(leaving(text) for text in problems),
     )
 
 
@@ -120,21 +119,22 @@ def _excerpts(
             reader = Reader(path, stream=_again(stdin) if path is None else None)
         except SourceError:
             continue
-        source = known.get(reader.name)
-        if source is None or reader.name not in names:
+        name = leaving(reader.name)
+        source = known.get(name)
+        if source is None or name not in names:
             reader.close()
             continue
-        first = starts.get(reader.name, [])
+        first = starts.get(name, [])
         found = excerpt(
             reader,
             total=source.lines,
             is_whole=source.bytes <= WHOLE_BYTES,
-            anchors=anchors.get(reader.name, []),
+            anchors=anchors.get(name, []),
             starts=[*first[:1], *first[-_MAX_STARTS:]],
             context=context,
             max_chars=most,
         )
-        yield found._replace(name=_cleaned(found.name))
+        yield found._replace(name=leaving(found.name))
 
 
 def _attached(names: Sequence[str | Path], problems: list[str]) -> Iterator[Excerpt]:
@@ -163,7 +163,7 @@ def _attached(names: Sequence[str | Path], problems: list[str]) -> Iterator[Exce
                 break
         if reader.problem:
             problems.append(reader.problem)
-        yield Excerpt(_cleaned(reader.name), tuple(shown), len(shown), reader.problem)
+        yield Excerpt(leaving(reader.name), tuple(shown), len(shown), reader.problem)
 
 
 def _without_secrets(report: Report) -> contract.Report:
@@ -176,8 +176,4 @@ def _walked(value: Any) -> Any:
         return {name: _walked(one) for name, one in value.items()}
     if isinstance(value, list):
         return [_walked(one) for one in value]
-    return _cleaned(value) if isinstance(value, str) else value
-
-
-def _cleaned(text: str) -> str:
-    return redact(PromptFilter()(text))
+    return leaving(value) if isinstance(value, str) else value

@@ -20,6 +20,7 @@ from vllm_triage.kinds import Severity
 from vllm_triage.model import Report
 from vllm_triage.paths import shown
 from vllm_triage.pipeline import triage_paths
+from vllm_triage.redact import redact
 from vllm_triage.reports import FORMATS, text
 from vllm_triage.reports.clean import clean
 from vllm_triage.thresholds import parsed
@@ -297,7 +298,7 @@ def main(args: list[str] | None = None) -> None:
 def _complain(text: str) -> None:
     """Say it in one line: a file's name may hold line ends and what a terminal obeys."""
     with contextlib.suppress(OSError):
-        click.echo(clean(text), err=True)
+        click.echo(clean(redact(text)), err=True)
 
 
 def _silence() -> None:

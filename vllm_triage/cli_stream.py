@@ -14,7 +14,9 @@ import click
 from vllm_triage.loop import Loop
 from vllm_triage.metrics import MetricsFile
 from vllm_triage.model import Update
+from vllm_triage.redact import redact
 from vllm_triage.reports import LINES
+from vllm_triage.reports.clean import clean
 from vllm_triage.reports.records import Context
 from vllm_triage.scanner import Scanner
 from vllm_triage.sinks import FileSink, to_stderr
@@ -202,7 +204,7 @@ def service() -> str:
 def warn(text: str) -> None:
     """Say a sentence on standard error; when that is closed or full, nowhere: the log goes on."""
     with contextlib.suppress(OSError, ValueError):
-        click.echo(f"vllm-triage: {text}", err=True)
+        click.echo(f"vllm-triage: {clean(redact(text))}", err=True)
 
 
 def nowhere(_: Update) -> None:

@@ -1,6 +1,6 @@
 """Incidents: groups rendered, consequences under their cause."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from math import prod
 
 from vllm_triage import cards, checkpoints, templates, weights
@@ -14,13 +14,12 @@ from vllm_triage.facts import AnyFacts, build, stated
 from vllm_triage.fixes import render_steps, render_verify
 from vllm_triage.groups import Group
 from vllm_triage.kinds import Confidence, Kind, Phase
+from vllm_triage.leaving import Redact, Veil
 from vllm_triage.memory import budget
 from vllm_triage.model import Evidence, FixStep, Incident, MemoryBudget
 from vllm_triage.rules import Variant
 from vllm_triage.run import Run
 from vllm_triage.values import human, values_of
-
-Redact = Callable[[str], str]
 
 MAX_TEXT = 2000
 _MAX_PARALLEL = 4096
@@ -113,11 +112,11 @@ def _incident(
     kind = group.kind
     observed = group.run.observed
     known = {**observed, **checkpoints.facts(kind, observed, group.fields), **group.fields}
-    facts = build(kind.area, {
-        name: redact(value) if isinstance(value, str) else value for name, value in known.items()
-    })  # fmt: skip
+    texts = [without_escapes(line.raw[:MAX_TEXT]) for line in group.lines]
+    veil = Veil(redact, (*texts, group.event.text[:MAX_TEXT]))
+    facts = build(kind.area, {name: veil.of(value) for name, value in known.items()})
     values = {
-        name: redact(text) for name, text in values_of(facts, group.run, group.processes).items()
+        name: veil(text) for name, text in values_of(facts, group.run, group.processes).items()
     }
     fix_steps = render_steps(rule, values, group.run.version, group.run.arguments)
     change = next((step.change for step in fix_steps if step.change and _is_certain(step)), {})
@@ -128,7 +127,7 @@ def _incident(
                 change |= step.change
     command = suggested_command(group.run, change)
     return Incident(
-        id=f"{kind.value}:{group.line.source}:{group.line.number}",
+        id=f"{kind.value}:{redact(group.line.source)}:{group.line.number}",
         kind=kind,
         area=kind.area,
         severity=group.severity,
@@ -143,18 +142,14 @@ def _incident(
         fix_steps=fix_steps,
         suggested_command=redact(command) if command else None,
         evidence=tuple(
-            Evidence(
-                source=line.source,
-                line=line.number,
-                text=redact(without_escapes(line.raw[:MAX_TEXT])),
-            )
-            for line in group.lines
+            Evidence(source=redact(line.source), line=line.number, text=redact(text))
+            for line, text in zip(group.lines, texts, strict=True)
         ),
-        table=tuple(tuple(map(redact, row)) for row in group.event.table),
+        table=tuple(tuple(map(veil, row)) for row in group.event.table),
         count=max(1, group.count),
         first_seen=group.first_seen,
         last_seen=group.last_seen,
-        processes=tuple(group.processes),
+        processes=tuple(map(redact, group.processes)),
         patterns=tuple(group.patterns),
         collect=rule.collect,
         verify=render_verify(rule, values, group.run.version),

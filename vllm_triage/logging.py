@@ -10,6 +10,7 @@ from pathlib import Path
 from vllm_triage.contract import Update, validated
 from vllm_triage.errors import SourceError
 from vllm_triage.library import Scanner
+from vllm_triage.redact import redact
 from vllm_triage.reports.clean import clean, located
 from vllm_triage.sinks import FileSink
 
@@ -159,7 +160,7 @@ class TriageHandler(logging.Handler):
 
     @staticmethod
     def _warn(text: str) -> None:
-        logging.getLogger(LOGGER).warning("%s", text)
+        logging.getLogger(LOGGER).warning("%s", clean(redact(text)))
 
     def flush(self) -> None:
         """Tell what is complete but waits for more."""

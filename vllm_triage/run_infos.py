@@ -37,6 +37,8 @@ def run_infos(found: Sequence[Run], redact: Callable[[str], str]) -> tuple[RunIn
                     name: _redacted(name, value, redact) for name, value in info.arguments.items()
                 },
                 "command": redact(command) if command else None,
+                "model": redact(info.model) if info.model else None,
+                "source": redact(info.source) if info.source else None,
             }
         )
         last = out[-1] if out else None

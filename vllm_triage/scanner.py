@@ -15,13 +15,13 @@ from vllm_triage.express import Express
 from vllm_triage.incidents import fold
 from vllm_triage.kinds import Level, Severity
 from vllm_triage.learning import Learner
+from vllm_triage.leaving import leaving
 from vllm_triage.lines import Key, Line, Origin, parse
 from vllm_triage.matches import Matcher, Unknown
 from vllm_triage.model import Report, Source, Update
 from vllm_triage.paths import printable
 from vllm_triage.phases import phase_of
 from vllm_triage.quiet import Quiet
-from vllm_triage.redact import redact as redact_secrets
 from vllm_triage.run import Run
 from vllm_triage.run_infos import run_infos
 from vllm_triage.runs import Runs
@@ -93,7 +93,7 @@ class Scanner:
             self._learner = like._learner
         else:
             self.catalogue = load(rules) if catalogue is None else catalogue
-            self._redact = redact_secrets if redact else str
+            self._redact = leaving if redact else str
             self._matcher = Matcher(self.catalogue)
             self._learner = Learner(self.catalogue)
         self._collector = Collector(self.catalogue)
@@ -357,11 +357,15 @@ class Scanner:
         incidents, root = fold(self._collector.groups(), self.catalogue, self._redact, apply_steps)
         return Report(
             tool_version=__version__,
-            sources=tuple(self.sources),
+            sources=tuple(map(self._shown, self.sources)),
             runs=run_infos(self._runs.all, self._redact),
             root_cause=root,
             incidents=incidents,
         )
+
+    def _shown(self, source: Source) -> Source:
+        problem = self._redact(source.problem) if source.problem else None
+        return source.model_copy(update={"name": self._redact(source.name), "problem": problem})
 
     def read(
         self, reader: "Input", progress: Progress | None = None, *, can_stop: bool = False
