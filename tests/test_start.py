@@ -92,13 +92,14 @@ def test_a_log_is_read_without_what_takes_long_to_import(
     write(patterns, patterns / NAME, is_edited=True)
     code = f"""
 import contextlib, sys
+before = {{*sys.modules}}
 from pathlib import Path
 from vllm_triage import tables
 tables.folder = lambda: Path({str(patterns)!r})
 from vllm_triage.cli import main
 with contextlib.suppress(SystemExit):
     main({arguments!r})
-slow = {{"pydantic", "tomllib", "importlib.metadata", "logging"}} & {{*sys.modules}}
+slow = {{"pydantic", "tomllib", "importlib.metadata", "logging"}} & {{*sys.modules}} - before
 print(slow or "none", file=sys.stderr)
 """
     log = next((FIXTURES / "healthy").glob("*.log"))
