@@ -1,11 +1,13 @@
 """Files are followed through rotation and truncation, and each byte is read once."""
 
+import errno
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from vllm_triage import SourceError
+from vllm_triage import SourceError, follow
 from vllm_triage.follow import Files, Follower, Piece
 
 
@@ -169,3 +171,96 @@ def test_a_compressed_file_that_is_named_is_said_not_to_be_followed(path: Path) 
     assert said == [f"{packed}: is compressed and not followed; vllm-triage {packed} triages it"]
     with pytest.raises(SourceError, match="nothing else to follow"):
         Files([str(packed)], said.append)
+
+
+def test_a_file_that_cannot_be_opened_is_said_once_and_read_when_it_can(path: Path) -> None:
+    said: list[str] = []
+    path.symlink_to(path)
+    follower = Follower(path, said.append)
+    assert read(follower) == ("", 0)
+    assert follower.identity is None
+    assert said == [
+        f"{path}: cannot be read: Too many levels of symbolic links; check its permissions"
+    ]
+    path.unlink()
+    add(path, "one\n")
+
+    assert read(follower) == ("one\n", 1)
+    assert len(said) == 1
+
+
+def test_a_rotated_file_that_may_not_be_read_yet_is_read_from_its_start(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    add(path, "one\n")
+    follower = Follower(path, said.append)
+    read(follower)
+    path.rename(path.with_suffix(".1"))
+    add(path, "two\n")
+
+    def refused(*_: Any) -> int:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(follow.os, "open", refused)
+        assert read(follower) == ("", 0)
+    assert said == [f"{path}: cannot be read: Permission denied; check its permissions"]
+
+    assert read(follower) == ("two\n", 1)
+    follower.close()
+    follower.close()
+
+
+@pytest.mark.parametrize("head", [10, 10_000])
+def test_a_disk_that_fails_is_said_once_and_read_when_it_is_back(
+    path: Path, monkeypatch: pytest.MonkeyPatch, head: int
+) -> None:
+    monkeypatch.setattr(follow, "PAST_HEAD", head)
+    monkeypatch.setattr(follow, "PAST_END", 10)
+    monkeypatch.setattr(follow, "_PER_POLL", 20)
+    monkeypatch.setattr(follow, "_CHUNK", 20)
+    said: list[str] = []
+    path.write_bytes(b"123456789\n" * 10)
+    follower = Follower(path, said.append)
+    first = list(follower.poll(0.0))
+
+    def failing(*_: Any) -> bytes:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(follow.os, "read", failing)
+        between = [*follower.poll(0.0), *follower.poll(0.0)]
+    rest = [piece for _ in range(9) for piece in follower.poll(0.0)]
+
+    assert said == [f"{path}: cannot be read: Input/output error; check its permissions"]
+    pieces = [*first, *between, *rest]
+    assert sum(one.data.count(b"\n") + one.skipped_lines for one in pieces) == 10
+    assert sum(one.skipped_lines for one in pieces) == (7 if head == 10 else 0)
+
+
+def test_a_link_that_leads_nowhere_is_followed_when_it_leads_to_a_file(tmp_path: Path) -> None:
+    (tmp_path / "a.log").symlink_to(tmp_path / "real")
+    said: list[str] = []
+    files = Files([str(tmp_path / "*.log")], said.append)
+    files.scan(0.0)
+    assert files.followers == []
+    assert said == [f"{tmp_path}/*.log: no file yet; waiting for one"]
+    add(tmp_path / "real", "one\n")
+    files.scan(3.0)
+
+    assert read(files.followers[0]) == ("one\n", 0)
+
+
+def test_files_over_the_most_are_said_once_and_not_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "MAX_FILES", 2)
+    for name in "abcd":
+        add(tmp_path / f"{name}.log", name)
+    said: list[str] = []
+    files = Files([str(tmp_path / "*.log")], said.append)
+    files.scan(0.0)
+
+    assert [one.path.name for one in files.followers] == ["a.log", "b.log"]
+    assert said == [f"more than 2 files; {tmp_path}/c.log and others are not followed"]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.test_metrics import update
-from vllm_triage import Severity, SourceError
+from vllm_triage import Severity, SourceError, hooks
 from vllm_triage.hooks import Hook
 from vllm_triage.model import Update
 
@@ -161,3 +161,69 @@ def test_no_shell_reads_it(tmp_path: Path, out: Path) -> None:
     hook.close()
 
     assert out.read_text() == "$(id);`id`\n"
+
+
+def test_what_was_skipped_is_counted_when_nothing_waits_any_more(
+    tmp_path: Path, out: Path
+) -> None:
+    said: list[str] = []
+    go = tmp_path / "go"
+    wait = f"while [ ! -e {go} ]; do sleep 0.01; done; echo >> {out}"
+    hook = Hook(script(tmp_path, wait), said.append, most=100)
+    for number in range(11):
+        hook(one(number))
+    assert len(said) == 1
+    go.touch()
+    settle(hook, lambda: len(said) == 2)
+
+    # One ran at once and eight waited.
+    assert lines(out) == 9
+    assert said[-1] == "--exec: 2 incidents were skipped"
+    hook(one(99))
+    hook.close()
+    assert (lines(out), len(said)) == (10, 2)
+
+
+def test_the_end_does_not_wait_for_the_next_minute(tmp_path: Path, out: Path) -> None:
+    said: list[str] = []
+    hook = Hook(script(tmp_path, f"echo >> {out}"), said.append, most=2, clock=Clock())
+    for number in range(5):
+        hook(one(number))
+    hook.close()
+
+    assert lines(out) == 2
+    assert said == ["--exec: 3 incidents were skipped"]
+
+
+def test_a_program_that_does_not_start_is_a_warning_and_the_next_is_tried(tmp_path: Path) -> None:
+    said: list[str] = []
+    command = script(tmp_path, "true")
+    Path(command).write_text("#!/no/such/shell\n")
+    hook = Hook(command, said.append)
+    hook(one(1))
+    hook(one(2))
+    hook.close()
+
+    assert said == [f"--exec: {command} cannot be run: No such file or directory"] * 2
+
+
+def test_a_command_that_a_signal_ends_is_a_warning(tmp_path: Path) -> None:
+    said: list[str] = []
+    hook = Hook(script(tmp_path, "kill -TERM $$"), said.append)
+    hook(one(1))
+    hook.close()
+
+    assert said == [f"--exec: {tmp_path}/hook was ended by signal 15"]
+
+
+def test_what_was_told_longest_ago_is_forgotten(
+    tmp_path: Path, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hooks, "_MAX_KNOWN", 2)
+    hook = Hook(script(tmp_path, f"echo >> {out}"), print, most=100)
+    for number in (1, 2, 1, 3, 1, 2):
+        hook(one(number))
+    hook.close()
+
+    # Of the second, which was told before the first was told again, nothing was known any more.
+    assert lines(out) == 4

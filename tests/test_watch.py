@@ -6,7 +6,8 @@ import pytest
 
 from tests.conftest import FIXTURES
 from vllm_triage import Kind, Scanner, Severity, follow
-from vllm_triage.model import Update
+from vllm_triage.kinds import Confidence, Risk
+from vllm_triage.model import Evidence, FixStep, Update
 from vllm_triage.reports.brief import Brief
 from vllm_triage.watch import Watch
 
@@ -165,12 +166,25 @@ def test_lines_are_those_of_the_file_in_which_they_stand(path: Path) -> None:
     assert "org/name" in " ".join(step.command or "" for step in update.fix_steps)
 
 
+def test_lines_count_anew_in_a_file_that_follows_one_with_a_whole_last_line(path: Path) -> None:
+    path.write_text(BANNER)
+    told = Told(path)
+    path.rename(path.with_suffix(".1"))
+    path.write_text(QUIET)
+    told.run()
+    add(path, OOM + QUIET)
+    (update,) = told.run()
+
+    assert update.evidence[0].line == 2
+
+
 def test_the_middle_of_a_long_past_is_only_counted(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(follow, "PAST_HEAD", 500)
     monkeypatch.setattr(follow, "PAST_END", 1000)
     monkeypatch.setattr(follow, "_CHUNK", 100)
+    monkeypatch.setattr(follow, "_PER_POLL", 300)
     monkeypatch.setattr(follow, "_SKIPPED_PER_POLL", 700)
     text = BANNER + "".join(f"INFO 12-01 05:00:00 [a.py:{n}] line {n}\n" for n in range(500))
     path.write_text(text)
@@ -250,6 +264,112 @@ def test_the_brief_form_has_proof_and_steps_and_tells_what_is_new(path: Path) ->
     assert brief(later).endswith("now known: caused by x:y:1, now degraded, 5 times")
     gone = later.model_copy(update={"revision": 3, "withdrawn": True})
     assert brief(gone).endswith("no incident after all; the server went on")
+
+
+def test_the_brief_form_of_an_incident_with_a_known_cause_is_one_line(path: Path) -> None:
+    path.write_text(BANNER)
+    told = Told(path)
+    add(path, OOM + DEAD + QUIET)
+    cause, consequence = told.run()
+    brief = Brief()
+    brief(cause)
+
+    assert consequence.caused_by == cause.id
+    assert (
+        brief(consequence)
+        == f"ALSO  engine.dead ({path.parent.name}/vllm.log:4): caused by oom.load"
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "news"),
+    [
+        ({"confidence": Confidence.POSSIBLE}, "now possible"),
+        ({"severity": Severity.NOTICE}, "now notice"),
+        ({"count": 3}, "3 times"),
+        ({}, "more of it was printed"),
+        ({"processes": ("Worker_TP1",)}, "more of it was printed"),
+        ({"caused_by": None}, "a cause of its own"),
+    ],
+)
+def test_the_brief_form_says_only_what_has_changed(
+    path: Path, changes: dict[str, object], news: str
+) -> None:
+    path.write_text(BANNER)
+    told = Told(path)
+    add(path, OOM + QUIET)
+    (update,) = told.run()
+    before = update.model_copy(update={"caused_by": "x:y:1"} if "caused_by" in changes else {})
+    brief = Brief()
+    brief(before)
+
+    said = brief(before.model_copy(update=changes))
+
+    assert said.startswith(f"UPDATE  {update.title} (oom.load, ")
+    assert said.endswith(f"vllm.log:3): {news}")
+
+
+def test_the_brief_form_shows_a_line_that_states_the_cause_better(path: Path) -> None:
+    path.write_text(BANNER)
+    told = Told(path)
+    add(path, OOM + QUIET)
+    (update,) = told.run()
+    brief = Brief()
+    brief(update)
+    better = Evidence(source=update.evidence[0].source, line=9, text=" RuntimeError: \x07why ")
+
+    said = brief(update.model_copy(update={"evidence": (better,)}))
+
+    assert said.endswith("vllm.log:9): better seen in RuntimeError: \N{REPLACEMENT CHARACTER}why")
+
+
+def test_the_brief_form_of_repeats_and_of_one_that_came_back_is_whole(path: Path) -> None:
+    path.write_text(BANNER)
+    told = Told(path)
+    add(path, OOM + QUIET)
+    (update,) = told.run()
+    many = update.model_copy(update={"count": 8, "confidence": Confidence.LIKELY})
+    brief = Brief()
+
+    first = brief(many)
+    brief(many.model_copy(update={"withdrawn": True}))
+
+    assert first.split("\n")[0] == f"FATAL  {update.title} (oom.load), likely, 8 times"
+    assert brief(many) == first
+
+
+def test_the_brief_form_has_three_steps_and_says_where_the_rest_is(path: Path) -> None:
+    path.write_text(BANNER)
+    told = Told(path)
+    add(path, OOM + QUIET)
+    (update,) = told.run()
+    step = FixStep(number=1, do="Look.", change={}, risk=Risk.READ)
+    many = [step.model_copy(update={"number": number}) for number in range(1, 6)]
+    rows = {
+        count: Brief()(update.model_copy(update={"fix_steps": tuple(many[:count])})).split("\n")
+        for count in (0, 3, 4, 5)
+    }
+
+    assert [len(found) for found in rows.values()] == [3, 6, 7, 7]
+    assert rows[4][-1] == "  one more step: vllm-triage explain oom.load"
+    assert rows[5][-1] == "  2 more steps: vllm-triage explain oom.load"
+
+
+def test_the_brief_form_knows_the_incidents_told_last(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vllm_triage.reports.brief._MAX_KNOWN", 2)
+    path.write_text(BANNER)
+    told = Told(path)
+    add(path, OOM + QUIET)
+    (update,) = told.run()
+    brief = Brief()
+    words = [
+        brief(update.model_copy(update={"id": name})).split()[0]
+        for name in ("a", "b", "c", "b", "a")
+    ]
+
+    assert words == ["FATAL", "FATAL", "FATAL", "UPDATE", "FATAL"]
 
 
 def test_the_brief_form_keeps_control_characters_out(path: Path) -> None:

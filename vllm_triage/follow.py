@@ -104,8 +104,6 @@ class Follower:
             self._file = None
 
     def _read(self) -> Iterator[Piece]:
-        if self._file is None:
-            return
         if self._skips_past and PAST_HEAD <= self._position < self._past - PAST_END:
             yield self._skip()
             return
@@ -113,36 +111,39 @@ class Follower:
         while left > 0:
             is_past = self._position < self._past
             size = min(_CHUNK, self._past - self._position) if is_past else _CHUNK
-            try:
-                data = os.read(self._file, size)
-            except OSError as error:
-                self._complain(error)
-                return
+            data = self._next(size)
             if not data:
                 return
             left -= len(data)
-            self._position += len(data)
-            self._tail = (self._tail + data)[-_TAIL:]
             yield Piece(data, is_past=is_past, ends_past=is_past and self._position >= self._past)
 
     def _skip(self) -> Piece:
         count = 0
         end = min(self._past - PAST_END, self._position + _SKIPPED_PER_POLL)
-        while self._file is not None and self._position < end:
-            data = os.read(self._file, min(_PER_POLL, end - self._position))
+        while self._position < end:
+            data = self._next(min(_PER_POLL, end - self._position))
             if not data:
                 break
             count += data.count(b"\n")
-            self._position += len(data)
-            self._tail = (self._tail + data)[-_TAIL:]
         return Piece(is_past=True, skipped_lines=count)
 
+    def _next(self, size: int) -> bytes:
+        assert self._file is not None
+        try:
+            data = os.read(self._file, size)
+        except OSError as error:
+            self._complain(error)
+            return b""
+        self._position += len(data)
+        self._tail = (self._tail + data)[-_TAIL:]
+        return data
+
     def _end(self) -> int:
-        return 0 if self._file is None else os.fstat(self._file).st_size
+        assert self._file is not None
+        return os.fstat(self._file).st_size
 
     def _was_emptied(self) -> bool:
-        if self._file is None:
-            return False
+        assert self._file is not None
         size = self._end()
         if size < self._position:
             return True

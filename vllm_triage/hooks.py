@@ -148,21 +148,20 @@ class Hook:
         os.set_blocking(self._output.fileno(), False)
 
     def _kill(self) -> None:
-        if self._process is not None:
-            with contextlib.suppress(OSError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
+        assert self._process is not None
+        with contextlib.suppress(OSError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
 
     def _end(self) -> None:
-        if self._process is None:
-            return
+        assert self._process is not None
+        assert self._output is not None
         status = self._process.returncode
         if status > 0:
             self._failed(f"exited with {status}")
         elif status < 0 and status != -signal.SIGKILL:
             self._failed(f"was ended by signal {-status}")
-        if self._output is not None:
-            self._output.close()
+        self._output.close()
         self._process = self._output = None
 
     def _failed(self, why: str) -> None:
@@ -172,8 +171,7 @@ class Hook:
 
     def _drain(self) -> None:
         """Keep the beginning of what it prints and lose the rest, so that it never waits for a reader."""
-        if self._output is None:
-            return
+        assert self._output is not None
         with contextlib.suppress(BlockingIOError):
             while data := os.read(self._output.fileno(), _CHUNK):
                 self._said += data[: _MAX_SHOWN - len(self._said)]

@@ -64,7 +64,8 @@ class Pipe:
             start_new_session=True,
         )
         assert self._process.stdout is not None
-        self.file = self._process.stdout.fileno()
+        self._stream = self._process.stdout
+        self.file = self._stream.fileno()
         """Readable when it has printed something."""
         self._has_mixed_streams = has_mixed_streams
         os.set_blocking(self.file, False)
@@ -145,8 +146,7 @@ class Pipe:
             with contextlib.suppress(OSError):
                 self._process.terminate()
             self.status = self._wait()
-        if self._process.stdout is not None:
-            self._process.stdout.close()
+        self._stream.close()
 
 
 def journal(unit: str, say: Callable[[str], None], start_ns: int) -> Pipe:
