@@ -203,7 +203,7 @@ def test_a_rotated_file_that_may_not_be_read_yet_is_read_from_its_start(
         raise PermissionError(errno.EACCES, "Permission denied")
 
     with monkeypatch.context() as patched:
-        patched.setattr(follow.os, "open", refused)
+        patched.setattr("vllm_triage.follow.os.open", refused)
         assert read(follower) == ("", 0)
     assert said == [f"{path}: cannot be read: Permission denied; check its permissions"]
 
@@ -229,7 +229,7 @@ def test_a_disk_that_fails_is_said_once_and_read_when_it_is_back(
         raise OSError(errno.EIO, "Input/output error")
 
     with monkeypatch.context() as patched:
-        patched.setattr(follow.os, "read", failing)
+        patched.setattr("vllm_triage.follow.os.read", failing)
         between = [*follower.poll(0.0), *follower.poll(0.0)]
     rest = [piece for _ in range(9) for piece in follower.poll(0.0)]
 
