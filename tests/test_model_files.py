@@ -504,3 +504,36 @@ def test_hostile_files_give_no_number_that_is_none(text: str) -> None:
     for one in joined(found, served(tensor_parallel_size=2, max_model_len=8)):
         assert "heads_left_over" not in one.values or one.values["num_heads"]
         assert len(str(one.values.get("architecture"))) <= 200
+
+
+def test_a_config_of_one_line_is_shown_around_the_key_that_proves_it(tmp_path: Path) -> None:
+    config = {
+        "architectures": ["LlamaForCausalLM"],
+        **{f"filler_{n}": n for n in range(90)},
+        **LLAMA,
+    }
+    (tmp_path / "config.json").write_text(json.dumps(config, separators=(",", ":")), "utf-8")
+    (tmp_path / "vllm.log").write_text(
+        "INFO 10-02 10:00:00 [utils.py:328] non-default args: {'model': 'org/m', 'tensor_parallel_size': 3}\n",
+        "utf-8",
+    )
+
+    root = triage_paths([tmp_path / "config.json", tmp_path / "vllm.log"]).root
+
+    assert root is not None
+    first = root.evidence[0]
+    assert '"num_attention_heads":32' in first.text
+    assert first.text.startswith("… ")
+    assert len(first.text) < 200
+
+
+def test_a_broken_config_of_one_line_is_shown_where_it_breaks(tmp_path: Path) -> None:
+    text = json.dumps({**{f"filler_{n}": n for n in range(90)}, **LLAMA})
+    path = tmp_path / "config.json"
+    path.write_text(text.replace('"num_hidden_layers": 2,', '"num_hidden_layers": 2'), "utf-8")
+
+    report = triage_paths([path])
+
+    assert report.root is not None
+    assert '"num_hidden_layers": 2 "max_position' in report.root.evidence[0].text
+    assert "line 1, column" in str(report.sources[0].problem)

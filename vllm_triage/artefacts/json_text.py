@@ -3,7 +3,10 @@
 from collections.abc import Mapping, Sequence
 
 from vllm_triage.expressions import expression
+from vllm_triage.lines import Line
 
+_LONG = 160
+_BEFORE = 40
 _TOKEN = expression(r'"(?:[^"\\\n]|\\.)*+"(\s*+:)?|[{}\[\]]')
 # What a line of JSON begins with, broken JSON too: a comment, or the mark of a merge conflict.
 _JSON_LINE = expression(
@@ -59,3 +62,23 @@ def line_of(texts: Sequence[str], path: Sequence[str]) -> int:
         quoted = f'"{key}"'
         at = next((index for index in range(at, len(texts)) if quoted in texts[index]), at)
     return at
+
+
+def shown_at(line: Line, path: Sequence[str]) -> Line:
+    """A line as evidence of nested keys: of one that holds the whole file the part around the last key."""
+    at = 0
+    for key in path:
+        found = line.text.find(f'"{key}"', at)
+        at = found if found >= 0 else at
+    return around(line, at)
+
+
+def around(line: Line, at: int) -> Line:
+    """A line, or of a long one the part around this place, with marks where it is cut."""
+    if len(line.text) <= _LONG:
+        return line
+    start = max(0, min(at - _BEFORE, len(line.text) - _LONG))
+    end = start + _LONG
+    shown = line.text[start:end]
+    shown = ("… " if start else "") + shown + (" …" if end < len(line.text) else "")
+    return line._replace(text=shown, raw=shown)

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeGuard, cast
 
-from vllm_triage.artefacts.json_text import line_of, top_keys, value_at
+from vllm_triage.artefacts.json_text import around, line_of, shown_at, top_keys, value_at
 from vllm_triage.artefacts.model_size import BYTES_LOADED, parameters
 from vllm_triage.artefacts.observations import Observation, Reading, Value
 from vllm_triage.lines import Line
@@ -83,30 +83,34 @@ def read(lines: Sequence[Line]) -> Reading:
     try:
         data = json.loads(whole.lstrip("\ufeff"))
     except json.JSONDecodeError as error:
-        return _broken(sort, lines, error.msg, error.lineno)
+        return _broken(sort, lines, error.msg, error.lineno, error.colno)
     except (RecursionError, ValueError):
         return _broken(sort, lines, "a value is nested too deep or too long", 1)
     if not isinstance(data, dict):
         return Reading((), "holds no object")
     values: dict[str, Value] = {"file": sort.name}
-    shown: dict[str, Line] = {"file": lines[0]}
+    shown: dict[str, Line] = {"file": around(lines[0], 0)}
     for name, value, path in _READERS[sort.name](data):
         kept = _plain(value)
         if kept is not None and name not in values:
             values[name] = kept
-            shown[name] = lines[line_of(texts, path)]
+            shown[name] = shown_at(lines[line_of(texts, path)], path)
     return Reading((Observation("model", values, shown),))
 
 
-def _broken(sort: Sort, lines: Sequence[Line], message: str, number: int) -> Reading:
+def _broken(
+    sort: Sort, lines: Sequence[Line], message: str, number: int, column: int = 1
+) -> Reading:
     # JSON that is cut off breaks after its end, where nothing may stand.
-    at = next((one for one in lines[number - 1 :: -1] if one.text.strip()), lines[0])
+    whole = next((one for one in lines[number - 1 :: -1] if one.text.strip()), lines[0])
+    at = around(whole, column - 1)
     values: dict[str, Value] = {"file": sort.name, "broken_file": sort.name, "path": at.source}
     values |= {"broken_line": number, "error": message[:_MAX_TEXT]}
     if not sort.is_needed:
         values = {"file": sort.name}
     broken = Observation("model", values, {"file": at})
-    return Reading((broken,), f"is not valid JSON: {message} in line {number}")
+    place = f"line {number}" if at is whole else f"line {number}, column {column}"
+    return Reading((broken,), f"is not valid JSON: {message} in {place}")
 
 
 def _plain(value: object) -> Value | None:
