@@ -192,3 +192,16 @@ def test_a_message_that_a_terminal_wrapped_is_one() -> None:
 
     assert report.root is not None
     assert report.root.kind is Kind.OOM_KV_CACHE
+
+
+def test_what_is_graver_of_one_kind_speaks_for_it_whichever_was_said_first() -> None:
+    warned = "UserWarning: Not enough free disk space to download the file. The expected file size is: 4976.70 MB. The target location /root/.cache/huggingface/hub/models--x/blobs only has 1203.33 MB free disk space."
+    failed = "OSError: [Errno 28] No space left on device"
+
+    for rows in ([warned, failed], [failed, warned]):
+        report = triage(iter(rows))
+
+        assert report.root is not None
+        assert report.root.kind is Kind.HOST_DISK_FULL
+        assert report.root.severity is Severity.FATAL
+        assert report.root.evidence[0].text == failed

@@ -291,6 +291,22 @@ def test_only_a_name_that_is_nearly_one_is_misspelt(
     assert all(one.severity.value == "notice" for one in found.incidents)
 
 
+def test_a_misspelt_name_never_hides_a_port_that_is_an_address(tmp_path: Path) -> None:
+    port = "tcp://10.43.217.94:8000"
+    found = report(tmp_path, env("a", VLLM_LOGING_LEVEL="DEBUG", VLLM_PORT=port))
+
+    assert faults(found) == ["VLLM_PORT", "VLLM_LOGING_LEVEL"]
+    assert [one.severity.value for one in found.incidents] == ["fatal", "notice"]
+    assert getattr(found.incidents[0].facts, "meant", None) is None
+    assert len({one.id for one in found.incidents}) == 2
+
+
+def test_each_misspelt_name_is_told(tmp_path: Path) -> None:
+    found = report(tmp_path, env("a", VLLM_LOGING_LEVEL="1", VLLM_HOST_IPP="10.0.0.1"))
+
+    assert faults(found) == ["VLLM_LOGING_LEVEL", "VLLM_HOST_IPP"]
+
+
 @pytest.mark.parametrize(
     ("size", "devices", "is_told"),
     [

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import cache
 
 from vllm_triage.globs import fits
-from vllm_triage.groups import Group, clock, is_warning
+from vllm_triage.groups import GRAVITY, Group, clock, is_warning
 from vllm_triage.kinds import Confidence, Kind, Role, Severity
 from vllm_triage.matches import Match, Unknown
 
@@ -58,7 +58,6 @@ def explains(kind: Kind, explained_by: tuple[str, ...]) -> bool:
 
 
 _TIER = {Role.CAUSE: 0, Role.SYMPTOM: 1, Role.CONSEQUENCE: 2}
-_SEVERITY = {Severity.FATAL: 0, Severity.DEGRADED: 1, Severity.NOTICE: 2}
 
 
 def order(groups: Sequence[Group]) -> list[Group]:
@@ -84,7 +83,7 @@ def order(groups: Sequence[Group]) -> list[Group]:
         groups,
         key=lambda group: (
             group.caused_by is not None,
-            _SEVERITY[group.severity],
+            GRAVITY[group.severity],
             _TIER[group.role],
             # What stopped the server outranks what it warned of and went on.
             is_warning(group.event),
@@ -102,7 +101,7 @@ def _explanation(group: Group, others: Sequence[Group]) -> Group | None:
     for other in others:
         if other is group or not explains(other.kind, group.explained_by):
             continue
-        if _SEVERITY[other.severity] > _SEVERITY[group.severity]:
+        if GRAVITY[other.severity] > GRAVITY[group.severity]:
             continue
         if other.role is Role.CONSEQUENCE or _TIER[other.role] > _TIER[group.role]:
             continue

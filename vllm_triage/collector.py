@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from vllm_triage.catalogue import Catalogue
 from vllm_triage.causes import choose
 from vllm_triage.groups import (
+    GRAVITY,
     Group,
     begin,
     count,
@@ -201,17 +202,22 @@ class Collector:
             -int(recogniser.role is not Role.CAUSE),
             # What a log says is nearer to what happened than what lies beside it.
             -int(item.event.origin is Origin.ARTEFACT),
+            -GRAVITY[recogniser.severity],
             -_CONFIDENCE[recogniser.pattern.confidence],
             -int(item.event.restored),
             # A record says it more plainly than an exception that went through several hands.
             -int(bool(item.event.chain)),
             -item.position,
         )
-        group, key = self._group(item.kind, "", item.run.index)
+        group, key = self._group(item.kind, self._name(item), item.run.index)
         if group is None:
             group = self._keep(key, begin(item, item.line, recogniser, rank))
+            group.name = key[1]
         elif rank > group.rank:
             promote(group, item, recogniser, rank)
+            self.changes += 1
+        elif GRAVITY[recogniser.severity] < GRAVITY[group.severity]:
+            group.severity = recogniser.severity
             self.changes += 1
         if item.event.table and not group.event.table:
             group.event = group.event._replace(table=item.event.table)
@@ -223,6 +229,18 @@ class Collector:
                 group.fields[name] = value
                 self.changes += 1
         self._count(group, item, item.line)
+
+    def _name(self, item: Match) -> str:
+        """What an artefact's variable is told apart by: each is a fault of its own, unless a log tells of it."""
+        name = str(item.fields.get("argument") or "")
+        if item.event.origin is not Origin.ARTEFACT or not name:
+            return ""
+        said = self._groups.get((item.kind, "", item.run.index))
+        is_told = said is not None and name in (
+            said.fields.get("argument"),
+            said.fields.get("variable"),
+        )
+        return "" if is_told else name
 
     def _fold_unknown(self, item: Unknown, *, is_deadly: bool) -> None:
         name = short_name(item.event)

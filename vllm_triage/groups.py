@@ -15,6 +15,8 @@ from vllm_triage.run import Run
 MAX_EVIDENCE = 6
 MAX_PROCESSES = 256
 _MAX_LINE = 4096
+GRAVITY = {severity: place for place, severity in enumerate(Severity)}
+"""The graver, the less."""
 _CLOCK = expression(r"(?:\d{4}-)?(\d\d)-(\d\d)[T ](\d\d:\d\d:\d\d(?:[.,]\d+)?)")
 
 
@@ -33,6 +35,8 @@ class Group:
     phase: Phase | None
     position: int
     rank: tuple[int, ...]
+    name: str = ""
+    """Tells it from others of its kind in one run; empty for most, of which there is one."""
     quantization: str | None = None
     fields: dict[str, str | float | None] = field(default_factory=dict)
     lines: list[Line] = field(default_factory=list)
@@ -140,7 +144,7 @@ def promote(group: Group, item: Match, recogniser: Recogniser, rank: tuple[int, 
     """Let a match that states it better speak for the group."""
     group.rank = rank
     group.role = recogniser.role
-    group.severity = recogniser.severity
+    group.severity = min(group.severity, recogniser.severity, key=GRAVITY.__getitem__)
     group.confidence = recogniser.pattern.confidence
     table = item.event.table or group.event.table
     group.event = _without_text(item.event)._replace(table=table)

@@ -12,7 +12,7 @@ from vllm_triage.conditions import satisfies
 from vllm_triage.envelopes import without_escapes
 from vllm_triage.facts import AnyFacts, build, stated
 from vllm_triage.fixes import render_steps, render_verify
-from vllm_triage.groups import Group
+from vllm_triage.groups import GRAVITY, Group
 from vllm_triage.kinds import Confidence, Kind, Phase
 from vllm_triage.leaving import Redact, Veil
 from vllm_triage.memory import budget
@@ -74,7 +74,9 @@ def fold(
     ranked = _merged(order(groups))
     incidents = [_incident(group, catalogue, redact, apply_steps) for group in ranked]
     ids = {id(group): incident.id for group, incident in zip(ranked, incidents, strict=True)}
-    kinds = {group.kind: incident.id for group, incident in zip(ranked, incidents, strict=True)}
+    kinds: dict[Kind, str] = {}
+    for group, incident in zip(ranked, incidents, strict=True):
+        kinds.setdefault(group.kind, incident.id)
     linked = []
     for group, incident in zip(ranked, incidents, strict=True):
         cause = group.caused_by
@@ -91,11 +93,14 @@ def _merged(groups: Sequence[Group]) -> list[Group]:
     """Fold the same kind in several runs or files into the first."""
     out: dict[tuple[Kind, str], Group] = {}
     for group in groups:
-        name = str(group.fields.get("exception")) if group.kind is Kind.ENGINE_UNRECOGNISED else ""
+        name = group.name
+        if group.kind is Kind.ENGINE_UNRECOGNISED:
+            name = str(group.fields.get("exception"))
         first = out.setdefault((group.kind, name), group)
         if first is group:
             continue
         first.count += group.count
+        first.severity = min(first.severity, group.severity, key=GRAVITY.__getitem__)
         if not first.event.table:
             first.event = first.event._replace(table=group.event.table)
         first.processes.update(group.processes)
