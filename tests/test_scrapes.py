@@ -300,8 +300,8 @@ def test_engines_are_shown_beside_each_other() -> None:
     tables = {one.table for one in series(observed(text))}
 
     (table,) = tables
-    assert table[0] == ("engine", "running", "waiting", "KV cache (%)", "mean TTFT (ms)", "mean TPOT (ms)", "preemptions")  # fmt: skip
-    assert table[1:] == (("Engine 0", "", "", "", "200", "", ""), ("Engine 1", "", "", "", "5000", "", ""))  # fmt: skip
+    assert table[0] == ("engine", "running", "waiting", "KV cache (%)", "mean TTFT", "mean TPOT", "preemptions")  # fmt: skip
+    assert table[1:] == (("Engine 0", "", "", "", "200 ms", "", ""), ("Engine 1", "", "", "", "5 s", "", ""))  # fmt: skip
     assert not series(observed(histogram("time_to_first_token_seconds", 5, 1.0)))[0].table
 
 
@@ -437,3 +437,16 @@ def test_every_threshold_is_named_by_a_rule() -> None:
     ]
 
     assert unused == []
+
+
+def test_only_what_is_slow_is_shown_as_evidence(tmp_path: Path) -> None:
+    file = tmp_path / "metrics.txt"
+    text = histogram("time_to_first_token_seconds", 300, 0.4)
+    text += histogram("time_per_output_token_seconds", 30_000, 0.1403)
+    file.write_text(text)
+
+    (found,) = triage(file).incidents
+
+    assert found.kind is Kind.PERFORMANCE_SLOW_DECODE
+    assert all("time_per_output_token" in one.text for one in found.evidence)
+    assert "A token took 140 ms on average." in found.summary

@@ -15,6 +15,7 @@ from vllm_triage.outputs import check_target, write
 from vllm_triage.paths import shown
 from vllm_triage.reports.clean import clean
 from vllm_triage.system import gather as look_at_system
+from vllm_triage.templates import counted
 
 _FAILED = 2
 
@@ -128,6 +129,6 @@ def _summary(found: Bundle, output: Path, count: int, size: int) -> str:
     root = found.report.root
     what = f"{root.title} ({root.kind.value})" if root else "no incident was found in these logs"
     return (
-        f"{clean(shown(output))}: {count} files, {max(1, size // 1000)} kB\n  {clean(what)}\n"
+        f"{clean(shown(output))}: {counted(count, 'file')}, {max(1, size // 1000)} kB\n  {clean(what)}\n"
         "  Look through it before you share it: README.txt says what is in it.\n"
     )

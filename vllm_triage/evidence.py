@@ -147,7 +147,9 @@ def _one_fault(found: Sequence[Recogniser]) -> list[Recogniser]:
 
 def _match(item: Recogniser, observation: Observation, run: Run, position: int) -> Match:
     pattern = item.pattern
-    asked = (*pattern.at_least, *pattern.at_most, *pattern.equals)
+    # A latency that is short only tells that nothing else is at fault.
+    low = (name for name in pattern.at_most if not name.endswith("_ms"))
+    asked = (*pattern.at_least, *low, *pattern.equals)
     shown = _shown(observation, asked)
     event = Event(
         tuple(shown),

@@ -65,7 +65,8 @@ class Group:
         for line in map(shortened, lines):
             if len(self.lines) >= MAX_EVIDENCE:
                 return
-            if (line.text.strip() or not self.lines) and all(
+            # A rule under a table shows nothing.
+            if (line.text.strip(" =-") or not self.lines) and all(
                 (line.source, line.number, line.text) != (one.source, one.number, one.text)
                 for one in self.lines
             ):

@@ -17,6 +17,7 @@ from vllm_triage.kinds import Severity
 from vllm_triage.model import Update
 from vllm_triage.reports import ndjson
 from vllm_triage.reports.clean import clean
+from vllm_triage.templates import counted
 
 _WINDOW_S = 60.0
 _MAX_WAITING = 8
@@ -93,7 +94,9 @@ class Hook:
             self._end()
         if not self._waiting:
             if self._skipped:
-                self._warn(f"--exec: {self._skipped} incidents were skipped")
+                self._warn(
+                    f"--exec: {counted(self._skipped, 'incident')} {'was' if self._skipped == 1 else 'were'} skipped"
+                )
                 self._skipped = 0
             return
         is_full = len(self._starts) == self._most and now - self._starts[0] < _WINDOW_S
@@ -121,7 +124,9 @@ class Hook:
         self._skipped += len(self._waiting)
         self._waiting.clear()
         if self._skipped:
-            self._warn(f"--exec: {self._skipped} incidents were skipped")
+            self._warn(
+                f"--exec: {counted(self._skipped, 'incident')} {'was' if self._skipped == 1 else 'were'} skipped"
+            )
             self._skipped = 0
 
     def _start(self, update: Update, now: float) -> None:

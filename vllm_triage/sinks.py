@@ -12,6 +12,7 @@ from pathlib import Path
 from vllm_triage.errors import SourceError
 from vllm_triage.model import Update
 from vllm_triage.reports import ndjson
+from vllm_triage.templates import counted
 
 Warn = Callable[[str], None]
 
@@ -60,7 +61,9 @@ class FileSink:
                 self._complain(f"incidents cannot be written: {_reason(error)}; the log goes on")
             return
         if self._lost:
-            self._complain(f"can be written again; {self._lost} incidents were lost")
+            self._complain(
+                f"can be written again; {counted(self._lost, 'incident')} {'was' if self._lost == 1 else 'were'} lost"
+            )
             self._lost = 0
 
     def _complain(self, text: str) -> None:

@@ -74,3 +74,17 @@ def _joined(parts: Sequence[str | Placeholder], values: Mapping[str, str]) -> st
             return None
         out.append(text)
     return "".join(out)
+
+
+def duration(milliseconds: float) -> str:
+    """A duration for people, of three digits: `85.3 ms`, `3.18 s`, from a thousand seconds on all digits."""
+    rounded = float(f"{milliseconds:.3g}")
+    if abs(rounded) < 1000:
+        return f"{rounded:g} ms"
+    seconds = milliseconds / 1000
+    return f"{seconds:.3g} s" if abs(seconds) < 999.5 else f"{seconds:.0f} s"
+
+
+def counted(count: int, word: str) -> str:
+    """A count with its word, `1 line`, `1,204 lines`."""
+    return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"

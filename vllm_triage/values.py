@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from math import gcd
 
-from vllm_triage import suggest
+from vllm_triage import suggest, templates
 from vllm_triage.arguments import Value, number
 from vllm_triage.derived import derived, visible_gpus
 from vllm_triage.expressions import expression
@@ -70,12 +70,14 @@ def _put(out: dict[str, str], name: str, value: object) -> None:
 
 
 def human(name: str, value: object) -> str:
-    """Write a fact for people: bytes as GiB or MiB, floats without a tail of digits."""
+    """Write a fact for people: bytes as GiB or MiB, durations as s or ms, floats without a tail of digits."""
     if name.endswith("_bytes") and isinstance(value, int):
         for unit, factor in (("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024)):
             if abs(value) >= factor:
                 return f"{value / factor:.2f} {unit}"
-        return f"{value} bytes"
+        return templates.counted(value, "byte")
+    if name.endswith("_ms") and isinstance(value, int | float):
+        return templates.duration(value)
     if name.endswith("_s") and not name.endswith("_per_s") and isinstance(value, int | float):
         return f"{value:g} s"
     return f"{value:g}" if isinstance(value, float) else str(value)

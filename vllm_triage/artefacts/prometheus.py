@@ -54,8 +54,8 @@ _CREATED = "_created"
 _QUANTILES = {"median": 0.5, "p95": 0.95, "p99": 0.99}
 # Which line shows a value that none states.
 _SHOWN = (
-    ("usual_ttft_ms", "ttft"), ("usual_tpot_ms", "request_tpot"), ("usual_tpot_ms", "itl"), ("observed_requests", "ttft"),
-    ("observed_requests", "successful_requests"), ("preemptions_pct", "preemptions"), ("waiting_pct", "waiting"),
+    ("usual_ttft_ms", "ttft"), ("usual_tpot_ms", "request_tpot"), ("usual_tpot_ms", "itl"),
+    ("preemptions_pct", "preemptions"), ("waiting_pct", "waiting"),
     ("highest_kv_cache_usage_pct", "kv_cache_usage_pct"), ("requests_per_s", "e2e"),
 )  # fmt: skip
 # Fewer requests between two scrapes say less than all since the start do.

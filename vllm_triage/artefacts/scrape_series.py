@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from vllm_triage.artefacts.observations import Observation
 from vllm_triage.artefacts.prometheus import Engine, observation
+from vllm_triage.templates import duration
 
 _MAX_ROWS = 64
 _COLUMNS = {
@@ -11,8 +12,8 @@ _COLUMNS = {
     "running": "running",
     "waiting": "waiting",
     "KV cache (%)": "kv_cache_usage_pct",
-    "mean TTFT (ms)": "mean_ttft_ms",
-    "mean TPOT (ms)": "mean_tpot_ms",
+    "mean TTFT": "mean_ttft_ms",
+    "mean TPOT": "mean_tpot_ms",
     "preemptions": "preemptions",
 }
 
@@ -45,6 +46,8 @@ def _beside_each_other(told: Sequence[Observation]) -> list[Observation]:
 
 def _shown(one: Observation, name: str) -> str:
     value = one.values.get(name)
+    if name.endswith("_ms") and isinstance(value, int | float):
+        return duration(value)
     return "" if value is None else f"{value:.0f}" if isinstance(value, float) else str(value)
 
 

@@ -8,6 +8,7 @@ from vllm_triage.model import Evidence, FixStep, Incident, Report
 from vllm_triage.reports.budget import heading, rows
 from vllm_triage.reports.clean import clean
 from vllm_triage.reports.grid import cells
+from vllm_triage.templates import counted
 
 _MARKUP = expression(r"([\\`*_{}\[\]<>|#@~])")
 _BACKTICKS = expression(r"`+")
@@ -18,7 +19,7 @@ def render(report: Report) -> str:
     root = report.root
     if root is None:
         lines = sum(source.lines for source in report.sources)
-        return f"**vllm-triage {report.tool_version}**: no incident in {lines} lines.\n"
+        return f"**vllm-triage {report.tool_version}**: no incident in {counted(lines, 'line')}.\n"
     out = [
         f"## {escape(root.title)}",
         "",

@@ -13,6 +13,7 @@ from vllm_triage.model import Evidence, FixStep, Incident, Report, RunInfo
 from vllm_triage.reports.budget import heading, rows
 from vllm_triage.reports.clean import clean, located
 from vllm_triage.reports.grid import aligned
+from vllm_triage.templates import counted
 
 _COLOURS = {Severity.FATAL: "1;31", Severity.DEGRADED: "1;33", Severity.NOTICE: "1;36"}
 _PHASES = {Phase.STARTUP: "while starting", Phase.SERVING: "while serving"}
@@ -77,7 +78,7 @@ def _nothing(report: Report, page: _Page) -> list[str]:
     names = ", ".join(read[:_MAX_NAMES]) or "the input"
     if len(read) > _MAX_NAMES:
         names += f" and {len(read) - _MAX_NAMES} more"
-    out = page.wrapped(f"No incident found in {count:,} lines of {names}.", "")
+    out = page.wrapped(f"No incident found in {counted(count, 'line')} of {names}.", "")
     if count == 0:
         return [*out, "The input is empty: is it the right file?"]
     if sources and all(source.format in _BESIDE for source in sources):
@@ -99,7 +100,7 @@ def _problems(report: Report, page: _Page) -> list[str]:
         row
         for source in cut
         for row in page.wrapped(
-            f"{source.truncated_lines} lines of {source.name} were longer than 1 MiB and were cut.",
+            f"{counted(source.truncated_lines, 'line')} of {source.name} {'was' if source.truncated_lines == 1 else 'were'} longer than 1 MiB and cut.",
             "",
         )
     ]
@@ -170,7 +171,7 @@ def _where(page: _Page, run: RunInfo | None, incident: Incident, margin: str) ->
     if incident.count > 1:
         parts.append(f"{incident.count} times")
     if run is not None and run.restarts:
-        parts.append(f"{run.restarts} restart{'s' if run.restarts > 1 else ''}")
+        parts.append(counted(run.restarts, "restart"))
     if incident.first_seen:
         later = incident.last_seen if incident.last_seen != incident.first_seen else None
         parts.append(incident.first_seen + (f" to {later}" if later else ""))
