@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.conftest import FIXTURES
 from vllm_triage.artefacts.formats import format_of
 from vllm_triage.artefacts.gpu_listings import read
+from vllm_triage.artefacts.heads import dialect
 from vllm_triage.artefacts.observations import Reading, line
 from vllm_triage.model import Incident
 from vllm_triage.pipeline import triage_paths
@@ -296,3 +297,33 @@ def test_numbers_beyond_all_measure_are_no_memory() -> None:
     assert gpus(f"index, memory.used [MiB], memory.total [MiB]\n0, {huge} MiB, -1 MiB\n") == [
         {"gpu_index": 0.0}
     ]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        "0, 97, 79000, 81559\n1, 95, 78000, 81559\n",
+        "79000, 2559\n",
+        "2026/12/03 10:00:00.123, 0, NVIDIA A100-SXM4-80GB, 12, [N/A], 81559\n",
+        "00000000:07:00.0, GPU-1a2b3c4d-0000-1111-2222-333344445555, 97\n",
+    ],
+)
+def test_numbers_without_names_and_units_are_not_judged_and_it_is_said(
+    tmp_path: Path, rows: str
+) -> None:
+    file = tmp_path / "smi.csv"
+    file.write_text(rows, "utf-8")
+
+    found = triage_paths([file])
+
+    assert not found.incidents
+    assert found.sources[0].format == "nvidia-smi"
+    assert "neither names nor units" in str(found.sources[0].problem)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    ["1,2\n3,4\n", "0, 97\nINFO 12-01 10:00:00 [x.py:1] fine\n", "12\n13\n", "0, 97, busy\n"],
+)
+def test_other_numbers_are_no_listing(rows: str) -> None:
+    assert dialect(rows) is None

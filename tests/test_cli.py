@@ -96,6 +96,15 @@ def test_a_binary_file_is_one_sentence(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_an_empty_file_among_others_is_named(tmp_path: Path) -> None:
+    empty, log = tmp_path / "empty.log", tmp_path / "pod.log"
+    empty.write_text("", "utf-8")
+    log.write_text("INFO 12-01 10:00:00 [x.py:1] fine\n", "utf-8")
+
+    assert f"{empty.name} is empty." in run(str(empty), str(log)).stdout
+    assert "is empty." not in run(str(log)).stdout
+
+
 def test_an_empty_file_is_no_incident(tmp_path: Path) -> None:
     path = tmp_path / "empty.log"
     path.touch()

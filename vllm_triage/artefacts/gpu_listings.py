@@ -18,6 +18,10 @@ _BANNER = expression(
 _PCI = expression(r"[\dA-Fa-f]{4,8}:[\dA-Fa-f]{2}:[\dA-Fa-f]{2}\.[\dA-Fa-f]")
 _MEMORY = expression(r"(\d{1,9})MiB ?/ {0,9}(\d{1,9})MiB")
 _UTILIZATION = expression(r"(\d{1,3})%")
+_UNNAMED = (
+    "its numbers have neither names nor units and were not judged; if nvidia-smi printed them, "
+    "give what it prints with --format=csv alone"
+)
 _LISTED = expression(r"GPU (\d{1,3}): ([^\n(]{1,80}) \(UUID: ([\w-]{4,60})\)")
 
 
@@ -30,6 +34,8 @@ def read(lines: Sequence[Line]) -> Reading:
         said = [line for line in lines if line.text.strip()]
         _READERS[found](said, listing)
     observations = tuple(listing.observations())
+    if found == "bare":
+        return Reading(observations, _UNNAMED)
     return Reading(observations, None if observations else "no GPU in it could be read")
 
 
@@ -110,5 +116,6 @@ _READERS: Mapping[Dialect, Callable[[Sequence[Line], Listing], None]] = {
     "xml": gpu_reports.xml,
     "csv": gpu_samples.csv,
     "values": gpu_samples.values,
+    "bare": gpu_samples.bare,
     "samples": gpu_samples.samples,
 }

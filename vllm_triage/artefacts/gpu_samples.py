@@ -15,6 +15,7 @@ _SLOW = {
     "sw_thermal_slowdown": "software thermal slowdown",
 }
 _MAX_FIELD = 300
+_MAKES = ("NVIDIA ", "Tesla ", "Quadro ", "GRID ")
 _LEAST_ROWS = 2
 
 
@@ -113,9 +114,7 @@ def values(lines: Sequence[Line], listing: Listing) -> None:
             continue
         has_index = row[0].isdecimal() and len(row[0]) <= 2
         gpu = listing.gpu(row[0] if has_index else _ANY, line)
-        name = next(
-            (one for one in row if one.startswith(("NVIDIA ", "Tesla ", "Quadro ", "GRID "))), ""
-        )
+        name = next((one for one in row if one.startswith(_MAKES)), "")
         gpu.put("gpu_name", name, line)
         if has_total:
             gpu.memory(_amount(row[sizes[0]]), _amount(row[sizes[1]]), line)
@@ -127,6 +126,15 @@ def values(lines: Sequence[Line], listing: Listing) -> None:
             moments.add(time, share, line)
     if _ANY in listing.gpus:
         moments.give(listing.gpus[_ANY])
+
+
+def bare(lines: Sequence[Line], listing: Listing) -> None:
+    """Read rows of numbers alone: what they count is not said, only the GPU's name is taken."""
+    for line in lines:
+        fields = [one.strip()[:_MAX_FIELD] for one in line.text.split(",")]
+        name = next((one for one in fields if one.startswith(_MAKES)), "")
+        if name:
+            listing.gpu(_ANY, line).put("gpu_name", name, line)
 
 
 def samples(lines: Sequence[Line], listing: Listing) -> None:

@@ -7,9 +7,9 @@ from typing import Literal
 
 from vllm_triage.expressions import expression
 
-Dialect = Literal["query", "xml", "list", "samples", "table", "csv", "values"]
+Dialect = Literal["query", "xml", "list", "samples", "table", "csv", "values", "bare"]
 """The outputs of `nvidia-smi`: `-q`, `-q -x`, `-L`, `dmon` and `pmon`, without options, and
-`--query-gpu` or `--query-compute-apps` with and without the names of the columns."""
+`--query-gpu` or `--query-compute-apps` with and without the names of the columns, and without the units too."""
 
 TITLE = " Serving Benchmark Result "
 QUERY = "==============NVSMI LOG=============="
@@ -32,6 +32,10 @@ _NAME = expression(r"[a-z_]+(?:\.[a-z_0-9]+)*(?: \[[\w/%]{1,8}\])?")
 _GPU_NAMES = ("utilization.", "memory.", "used_memory", "used_gpu_memory", "driver_version", "pci.bus_id",
               "temperature.gpu", "power.draw", "ecc.errors.", "clocks_")  # fmt: skip
 _AMOUNT = expression(r"[\d.]{1,12} (?:%|MiB)")
+_BARE = expression(
+    r"-?\d{1,12}(?:\.\d{1,6})?|\[?(?:N/A|Not Supported)\]?|\d{4}/\d\d/\d\d [\d:.]{8,15}|(?:NVIDIA|Tesla|Quadro|GRID) [\w. -]{1,60}"
+    r"|(?:GPU|MIG)-[\da-f-]{8,60}|[\dA-Fa-f]{4,8}:[\dA-Fa-f]{2}:[\dA-Fa-f]{2}\.[\dA-Fa-f]"
+)
 _LISTED = expression(r"(?:GPU \d{1,3}: |\s{1,8}MIG )[^\n]{1,80}\(UUID: [\w/-]{4,80}\)")
 
 
@@ -71,7 +75,10 @@ def dialect(head: str) -> Dialect | None:
     if len(names) > 1 and any(map(_AMOUNT.fullmatch, names)):
         has_amount = (any(map(_AMOUNT.fullmatch, row.split(", "))) for row in _rows(head))
         return "values" if _have_fields(head, len(names)) and all(has_amount) else None
-    return None
+    is_bare = (
+        len(names) > 1 and all(map(_BARE.fullmatch, names)) and _have_fields(head, len(names))
+    )
+    return "bare" if is_bare and all(map(_is_bare, _rows(head))) else None
 
 
 def _rows(head: str) -> list[str]:
@@ -109,6 +116,10 @@ def _is_sample(row: str) -> bool:
     while words and (words[0].count(":") == 2 or len(words[0]) == 8) and words[0][:2].isdecimal():
         words = words[1:]
     return len(words) > 2 and words[0].isdecimal() and words[2][:1] in "-0123456789CGM"
+
+
+def _is_bare(row: str) -> bool:
+    return all(_BARE.fullmatch(one) for one in row.split(", "))
 
 
 def _have_fields(head: str, count: int) -> bool:

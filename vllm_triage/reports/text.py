@@ -73,7 +73,9 @@ def render(report: Report, *, width: int = 80, colour: bool = False, every: bool
 
 def _nothing(report: Report, page: _Page) -> list[str]:
     count = sum(source.lines for source in report.sources)
-    sources = [source for source in report.sources if source.problem is None]
+    # Of a file that could not be read in full the problem says more.
+    whole = [source for source in report.sources if source.problem is None]
+    sources = whole or [source for source in report.sources if source.lines]
     read = [f"{one.name} ({one.format})" if one.format in _BESIDE else one.name for one in sources]
     names = ", ".join(read[:_MAX_NAMES]) or "the input"
     if len(read) > _MAX_NAMES:
@@ -95,15 +97,14 @@ def _nothing(report: Report, page: _Page) -> list[str]:
 
 
 def _problems(report: Report, page: _Page) -> list[str]:
-    cut = [source for source in report.sources if source.truncated_lines]
-    return [
-        row
-        for source in cut
-        for row in page.wrapped(
-            f"{counted(source.truncated_lines, 'line')} of {source.name} {'was' if source.truncated_lines == 1 else 'were'} longer than 1 MiB and cut.",
-            "",
-        )
-    ]
+    said = []
+    for source in report.sources:
+        if source.truncated_lines:
+            cut = counted(source.truncated_lines, "line")
+            said.append(f"Longer than 1 MiB and cut: {cut} of {source.name}.")
+        elif not source.lines and source.problem is None and len(report.sources) > 1:
+            said.append(f"{source.name} is empty.")
+    return [row for one in said for row in page.wrapped(one, "")]
 
 
 def _incident(page: _Page, report: Report, incident: Incident, *, every: bool) -> list[str]:
