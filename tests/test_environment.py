@@ -498,3 +498,85 @@ def test_json_that_is_too_deep_or_cut_is_a_problem() -> None:
 )  # fmt: skip
 def test_no_yaml_breaks_the_reader_of_manifests(rows: list[str]) -> None:
     observations("\n".join(rows), manifests)
+
+
+CUT = [
+    ("MASTER_PORT=295", "MASTER_PORT=29500"),
+    ("MASTER_ADDR=10.0.0", "MASTER_ADDR=10.0.0.1"),
+    ("MASTER_ADDR='10.0.0.9", "MASTER_ADDR='10.0.0.91'"),
+    ("MASTER_PO", "MASTER_PORT=29500"),
+    ("RANK=1", "RANK=12"),
+]
+
+
+@pytest.mark.parametrize(("last", "whole"), CUT)
+def test_a_value_that_may_be_cut_off_is_no_difference(
+    tmp_path: Path, last: str, whole: str
+) -> None:
+    name, _, value = whole.partition("=")
+    common = {"MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500", "WORLD_SIZE": "16", "RANK": "1"}
+    common[name] = value.strip("'") if name != "RANK" else "1"
+    theirs = {**common, "RANK": "2"} if name != "RANK" else common
+    mine = {key: text for key, text in theirs.items() if key != name}
+    whole_rows = env("a", **common)
+
+    found = report(tmp_path, whole_rows, env("b", **mine) + last)
+
+    assert not found.incidents
+    problems = [one.problem for one in found.sources if one.problem]
+    assert [name in one for one in problems] == ([True] if "=" in last else [])
+
+
+@pytest.mark.parametrize("last", ["MASTER_PORT=29501", "MASTER_PORT=29600"])
+def test_a_value_that_no_cut_makes_differs_without_the_end_of_its_line(
+    tmp_path: Path, last: str
+) -> None:
+    common = {"MASTER_ADDR": "10.0.0.1", "WORLD_SIZE": "2"}
+
+    found = report(
+        tmp_path,
+        env("a", RANK="0", MASTER_PORT="29500", **common),
+        env("b", RANK="1", **common) + last,
+    )
+
+    assert faults(found) == ["MASTER_PORT is 29500 on a, " + last.partition("=")[2] + " on b"]
+
+
+def test_a_listing_that_is_cut_off_lacks_no_interface(tmp_path: Path) -> None:
+    cut = LISTING[: LISTING.index("10.0.0.1") + 3]
+    wanted = env("a", NCCL_SOCKET_IFNAME="ib0", VLLM_HOST_IP="10.0.0.1")
+
+    assert not report(tmp_path, **{"a-env.txt": wanted, "a-ip.txt": cut}).incidents
+    assert report(
+        tmp_path, **{"a-env.txt": wanted, "a-ip.txt": LISTING.replace("ib0 ", "ib7 ")}
+    ).incidents
+
+
+@pytest.mark.parametrize(
+    ("last", "is_told"),
+    [("            value: '295", False), ("            value: '29501'", True), ("", False)],
+)
+def test_a_manifest_that_is_cut_off_shows_no_difference(
+    tmp_path: Path, last: str, is_told: bool
+) -> None:
+    pod = """apiVersion: v1
+kind: Pod
+metadata:
+  name: vllm-NUMBER
+spec:
+  containers:
+      - name: vllm
+        env:
+          - name: RANK
+            value: 'NUMBER'
+          - name: WORLD_SIZE
+            value: '2'
+          - name: MASTER_PORT
+"""
+    both = (
+        pod.replace("NUMBER", "0")
+        + "            value: '29500'\n---\n"
+        + pod.replace("NUMBER", "1")
+    )
+
+    assert bool(report(tmp_path, pods=(both + last).rstrip("\n")).incidents) is is_told

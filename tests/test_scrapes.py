@@ -450,3 +450,31 @@ def test_only_what_is_slow_is_shown_as_evidence(tmp_path: Path) -> None:
     assert found.kind is Kind.PERFORMANCE_SLOW_DECODE
     assert all("time_per_output_token" in one.text for one in found.evidence)
     assert "A token took 140 ms on average." in found.summary
+
+
+def test_a_scrape_that_is_cut_off_lasted_with_none_before_it(tmp_path: Path) -> None:
+    """The server was started again between the two, which only the counters that are cut off tell."""
+    scrape = FIXTURES / "artefacts" / "scrape-restarted-0.32.0" / "scrapes.txt"
+    text = scrape.read_text("utf-8")
+    at = text.rindex("vllm:prefix_cache_hits_total{")
+    file = tmp_path / "metrics.txt"
+
+    for cut in (at, at + 40, text.index("\n", at) - 3):
+        file.write_text(text[:cut], "utf-8")
+
+        assert not [
+            one for one in triage(file).incidents if one.kind is Kind.PERFORMANCE_KV_CACHE_PRESSURE
+        ]
+
+
+def test_of_a_number_that_may_be_cut_off_nothing_is_made(tmp_path: Path) -> None:
+    file = tmp_path / "metrics.txt"
+    whole = "vllm:time_to_first_token_seconds_sum 300\nvllm:time_to_first_token_seconds_count 3000"
+    file.write_text(whole[:-1], "utf-8")
+
+    report = triage(file)
+
+    assert not report.incidents
+    assert "has no end and was left out" in str(report.sources[0].problem)
+    file.write_text(whole[:-1] + "\n", "utf-8")
+    assert [one.kind for one in triage(file).incidents] == [Kind.PERFORMANCE_HIGH_TTFT]

@@ -24,6 +24,7 @@ class Excerpt:
         self.lines = len(rows)
         self.bytes = len(text)
         self.truncated_lines = 0
+        self.is_open = False
         self.problem: str | None = None
         self._rows = rows
 

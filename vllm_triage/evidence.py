@@ -57,6 +57,7 @@ class Artefact(Protocol):
     lines: int
     bytes: int
     truncated_lines: int
+    is_open: bool
     problem: str | None
 
     def __iter__(self) -> Iterator[tuple[int, str]]:
@@ -84,16 +85,27 @@ class Evidence:
         """A line of the first artefact."""
         return next(iter(self._observations[0].lines.values()))
 
-    def take(self, name: str, texts: Iterable[tuple[int, str]], form: Format) -> str | None:
-        """Take the lines of an artefact; give half a sentence when something is wrong with it."""
-        reading = form.read([line(name, number, text) for number, text in texts])
+    def take(
+        self,
+        name: str,
+        texts: Iterable[tuple[int, str]],
+        form: Format,
+        *,
+        is_open: bool = False,
+    ) -> str | None:
+        """Take the lines of an artefact; give half a sentence when something is wrong with it.
+
+        The last line may be cut off where it `is_open`, without an end.
+        """
+        lines = [line(name, number, text) for number, text in texts]
+        reading = form.read(lines, is_open=is_open)
         self._observations += [one for one in reading.observations if one.lines]
         return reading.problem
 
     def read(self, artefact: Artefact, form: Format) -> Source:
         """Take a whole artefact; give the record of it."""
         rows = list(beginning(iter(artefact)))
-        told = self.take(artefact.name, rows, form)
+        told = self.take(artefact.name, rows, form, is_open=artefact.is_open)
         problem = artefact.problem
         last = rows[-1][0] if rows else 0
         if problem is None and last < artefact.lines:
@@ -115,6 +127,12 @@ class Evidence:
         from vllm_triage.artefacts.joins import tell
 
         tell(run, self._observations)
+
+    def unfinished(self) -> dict[str, str]:
+        """By the names of the files, a sentence on what was not judged as they may be cut off."""
+        from vllm_triage.artefacts.joins import unfinished
+
+        return {name: f"{name}: {text}" for name, text in unfinished(self._observations).items()}
 
     def matches(self, run: Run, position: int) -> Iterator[Match]:
         """What the rules make of all artefacts, beside this run."""

@@ -153,7 +153,8 @@ class Kept:
 
     def take(self, evidence: Evidence, end: int | None) -> None:
         """Have the first lines read as an artefact: those before this index, None for all."""
-        problem = evidence.take(self.name, self.beginning[:end], self.form)
+        is_open = self.is_open and end is None
+        problem = evidence.take(self.name, self.beginning[:end], self.form, is_open=is_open)
         if self.problem is None and problem is not None:
             self.problem = f"{self.name}: {problem}"
 
@@ -161,6 +162,7 @@ class Kept:
         reader = self._reader
         self.lines, self.bytes = reader.lines, reader.bytes
         self.truncated_lines = reader.truncated_lines
+        self.is_open = reader.is_open
         self.problem = reader.problem or self.problem
 
     def deliver(self, scanner: Scanner, progress: Progress | None = None) -> None:

@@ -351,6 +351,11 @@ class Scanner:
         for match in evidence.matches(run, self._position):
             self._position += 1
             self._collector.add(match)
+        problems = evidence.unfinished()
+        self.sources = [
+            one.model_copy(update={"problem": one.problem or problems.get(one.name)})
+            for one in self.sources
+        ]
 
     def report(self, *, apply_steps: Collection[int] = ()) -> Report:
         """The answer so far; the suggested commands have the changes of these steps, else of the first."""

@@ -101,6 +101,8 @@ class Reader:
         self.lines = 0
         self.bytes = 0
         self.truncated_lines = 0
+        self.is_open = False
+        """Whether the last line, once it was read, had no end: the file may be cut off."""
         self.problem: str | None = None
         self._is_packed = False
         self._raw = stream if stream is not None else _open(path)
@@ -190,6 +192,7 @@ class Reader:
             for block in splitter.blocks(chunk):
                 yield self._block(block)
         for block in splitter.close():
+            self.is_open = True
             yield self._block(block)
 
     def _all(self) -> Iterator[bytes]:

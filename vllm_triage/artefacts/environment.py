@@ -14,6 +14,7 @@ _ASSIGNMENT = expression(
     r"(?:export |declare -[A-Za-z-]{1,9} )?(?P<name>[A-Za-z_][\w.%()-]{0,200})=(?P<value>.*)"
 )
 _UNSET = expression(r"(?:export|declare -[A-Za-z-]{1,9}) [A-Za-z_]\w{0,200}")
+_BARE_NAME = expression(r"(?:export |declare -[A-Za-z-]{1,9} )?[A-Z][A-Z0-9_]{0,80}")
 _PROMPT = expression(
     r"(?:(?:\([\w.-]{1,40}\) )?[\w.-]{1,64}@(?P<host>[\w.-]{1,64}):[^#$]{0,200}[#$] |[#$] )"
     r"(?:/\S{1,60}/)?(?:env|printenv|export|declare|ip|ifconfig|cat|tr)\b.{0,300}"
@@ -106,7 +107,8 @@ def fits(head: str) -> bool:
         parts = head.split("\0")[:-1]
         return any(_matters(one) for one in parts) and all("=" in one for one in parts if one)
     texts = list(enumerate(head.split("\n"), 1))
-    if len(head) > 60_000:
+    # Of a last line without an end the name alone may be there.
+    if len(head) > 60_000 or (len(texts) > 1 and _BARE_NAME.fullmatch(texts[-1][1])):
         texts = texts[:-1]
     found = False
     for row in rows(texts):

@@ -68,6 +68,8 @@ def of_node(node: Node, *, is_of_several: bool) -> Iterator[Fault]:
         if not node.interfaces:
             continue
         fitting = selected(name, wanted, node.interfaces)
+        if not fitting and node.is_listing_cut:
+            continue
         if not fitting:
             there = ", ".join(one.name for one in node.interfaces[:8])
             says = f"{name} is {wanted} on {node.name}, which has {there}"
@@ -78,7 +80,8 @@ def of_node(node: Node, *, is_of_several: bool) -> Iterator[Fault]:
             lines = (line, fitting[0].line)
             yield Fault("interface_down", name, says, lines, _best(node.interfaces), node.name)
     own = node.variables.get("VLLM_HOST_IP", "")
-    if _ADDRESS.fullmatch(own) and node.addresses and own not in node.addresses:
+    is_known = node.addresses and not node.is_listing_cut
+    if _ADDRESS.fullmatch(own) and is_known and own not in node.addresses:
         best = _best(node.interfaces)
         own_one = next((one for one in node.interfaces if one.name == best), node.interfaces[0])
         says = f"VLLM_HOST_IP is {own} on {node.name}, which has no such address"
@@ -197,6 +200,7 @@ def _missing(members: Sequence[Node]) -> Iterator[Fault]:
             if name not in one.variables
             and name not in one.unstated
             and one.sort != "manifest"
+            and one.cut is None
             and any(other in one.variables for other in _NEEDED)
         ]
         if having and lacking:
@@ -223,7 +227,14 @@ def _host_addresses(members: Sequence[Node]) -> Iterator[Fault]:
 def _transport(members: Sequence[Node]) -> Iterator[Fault]:
     for name in _TRANSPORT:
         found = values_of(name, members)
-        lacking = [one for one in members if name not in one.variables and one.is_whole]
+        lacking = [
+            one
+            for one in members
+            if name not in one.variables
+            and name not in one.unstated
+            and one.is_whole
+            and one.cut is None
+        ]
         if name.endswith("_DISABLE"):
             # Not set is 0.
             found = {value: own for value, own in found.items() if value != "0"}

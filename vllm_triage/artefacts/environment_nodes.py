@@ -32,6 +32,14 @@ class Interface(NamedTuple):
     line: Line
 
 
+class _Listing(NamedTuple):
+    """The interfaces of a node, in a file of their own."""
+
+    name: str
+    interfaces: tuple[Interface, ...]
+    is_cut: bool
+
+
 class Node(NamedTuple):
     """One node, or one process of it."""
 
@@ -49,6 +57,9 @@ class Node(NamedTuple):
     lines: Mapping[str, Line]
     interfaces: tuple[Interface, ...] = ()
     """Empty where no listing is known."""
+    cut: str | None = None
+    """The variable that its file ends in, without an end of the line; empty for none, None where nothing is cut."""
+    is_listing_cut: bool = False
 
     @property
     def line(self) -> Line:
@@ -75,7 +86,7 @@ def is_loopback(value: str) -> bool:
 def nodes(observations: Sequence[Observation]) -> list[Node]:
     """The nodes in the order of their names, each with its interfaces where a listing is there."""
     found: list[Node] = []
-    listings: list[tuple[str, tuple[Interface, ...]]] = []
+    listings: list[_Listing] = []
     for one in observations:
         if one.subject != "environment":
             continue
@@ -84,7 +95,7 @@ def nodes(observations: Sequence[Observation]) -> list[Node]:
         source = next(iter(one.lines.values())).source
         name = str(one.values.get("node", "")) or stem(source)
         if not variables:
-            listings.append((name, interfaces))
+            listings.append(_Listing(name, interfaces, "cut" in one.values))
             continue
         node = Node(
             name,
@@ -96,11 +107,44 @@ def nodes(observations: Sequence[Observation]) -> list[Node]:
             frozenset(key for key, value in variables.items() if value == REFERENCE),
             {key: line for key, line in one.lines.items() if key in variables},
             interfaces,
+            str(one.values["cut"]) if "cut" in one.values else None,
+            bool(interfaces) and "cut" in one.values,
         )
         if not any((node.name, node.variables) == (it.name, it.variables) for it in found):
             found.append(node)
     found = sorted(found[:MAX_NODES], key=lambda one: (one.name, one.line.source, one.line.number))
-    return _told_apart([_with_listing(one, listings, len(found)) for one in found])
+    found = _told_apart([_with_listing(one, listings, len(found)) for one in found])
+    return [_without_cut(one, found) for one in found]
+
+
+def _without_cut(node: Node, every: Sequence[Node]) -> Node:
+    """A node without the value that its file ends in, where more of it may have stood there."""
+    value = node.variables.get(node.cut or "")
+    if value is None or node.cut is None:
+        return node
+    others = {one.variables[node.cut] for one in every if one is not node and node.cut in one.variables}  # fmt: skip
+    longer = {*others, *(one.name for one in node.interfaces), *node.addresses}
+    # A list may have gone on, and a number or an address that others have too may have been another.
+    is_list = node.cut.endswith("_DEVICES")
+    sizes = {*values_of("WORLD_SIZE", every), *values_of("NNODES", every)}
+    is_number = node.cut.endswith("RANK") and all(len(one) == 1 or one == "10" for one in sizes)
+    may_be_part = any(one.startswith(value) and one != value for one in longer)
+    may_be_other = value in others and node.cut.endswith(("RANK", "HOST_IP")) and not is_number
+    if value and value[0] not in "'\"" and not (may_be_part or may_be_other or is_list):
+        return node
+    return node._replace(
+        variables={name: it for name, it in node.variables.items() if name != node.cut},
+        unstated=node.unstated | {node.cut},
+    )
+
+
+def unfinished(found: Sequence[Node]) -> dict[str, str]:
+    """Half a sentence a file of which something was not compared, as the file may be cut off."""
+    return {
+        one.line.source: f"its last line has no end and may be cut off; {one.cut} was not compared"
+        for one in found
+        if one.cut and one.cut in one.unstated
+    }
 
 
 def _interfaces(one: Observation) -> list[Interface]:
@@ -113,16 +157,16 @@ def _interfaces(one: Observation) -> list[Interface]:
     return out
 
 
-def _with_listing(
-    node: Node, listings: Sequence[tuple[str, tuple[Interface, ...]]], count: int
-) -> Node:
+def _with_listing(node: Node, listings: Sequence[_Listing], count: int) -> Node:
     if node.interfaces:
         return node
-    if len(listings) == count == 1:
-        return node._replace(interfaces=listings[0][1])
     names = {node.name.casefold(), node.host.casefold(), stem(node.line.source).casefold()}
-    own = [interfaces for name, interfaces in listings if name.casefold() in names]
-    return node._replace(interfaces=own[0]) if len(own) == 1 else node
+    own = [one for one in listings if one.name.casefold() in names]
+    if len(listings) == count == 1:
+        own = [*listings]
+    if len(own) != 1:
+        return node
+    return node._replace(interfaces=own[0].interfaces, is_listing_cut=own[0].is_cut)
 
 
 def _told_apart(found: Sequence[Node]) -> list[Node]:

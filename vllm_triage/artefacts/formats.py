@@ -12,6 +12,8 @@ from vllm_triage.artefacts.observations import Reading
 from vllm_triage.lines import Line
 
 _SEEN = 60_000
+_CUT = {"prometheus": "scrape", "environment": "environment", "manifests": "manifest"}
+"""What is made of a last line without an end, by the readers' modules."""
 
 
 class Format(NamedTuple):
@@ -26,10 +28,18 @@ class Format(NamedTuple):
     is_log: bool = False
     """Whether its lines are read as those of a log too, and what they say is told as ever."""
 
-    def read(self, lines: Sequence[Line]) -> Reading:
-        """Read the whole artefact. Raises nothing: what is damaged is told by `problem`."""
+    def read(self, lines: Sequence[Line], *, is_open: bool = False) -> Reading:
+        """Read the whole artefact, of which the last line may be cut off where it `is_open`.
+
+        Raises nothing: what is damaged is told by `problem`.
+        """
         module = import_module(f"vllm_triage.artefacts.{self.module}")
-        return cast("Reading", module.read(lines))
+        reading: Reading = module.read(lines)
+        if not is_open or self.module not in _CUT:
+            return reading
+        from vllm_triage.artefacts import cuts
+
+        return cast("Reading", getattr(cuts, _CUT[self.module])(reading, lines, module.read))
 
 
 def _asked(module: str, *beginnings: str) -> Callable[[str], bool]:

@@ -55,5 +55,14 @@ def joined(observations: Sequence[Observation], run: Run) -> list[Observation]:
     return found
 
 
+def unfinished(observations: Sequence[Observation]) -> dict[str, str]:
+    """By the files, half a sentence on what was left open as they may be cut off."""
+    if not _has_environments(observations):
+        return {}
+    from vllm_triage.artefacts import environment_nodes
+
+    return environment_nodes.unfinished(environment_nodes.nodes(observations))
+
+
 def _has_environments(observations: Sequence[Observation]) -> bool:
     return any(one.subject == "environment" for one in observations)

@@ -84,6 +84,6 @@ def _runs(scraped: Sequence[Engine]) -> list[list[Engine]]:
 
 
 def _follows(now: Engine, before: Engine) -> bool:
-    """Whether no counter fell."""
+    """Whether no counter fell, and none is missing, as in a scrape that was cut off."""
     after = now.progress
-    return all(after.get(name, value) >= value for name, value in before.progress.items())
+    return all(after.get(name, -1.0) >= value for name, value in before.progress.items())
