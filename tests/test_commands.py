@@ -34,7 +34,7 @@ TYPICAL: Mapping[str, str] = {
     "higher_gpu_memory_utilization": "0.95", "lower_max_num_seqs": "128", "higher_max_num_seqs": "1024",
     "fitting_tensor_parallel_size": "4", "free_port": "8081", "search_words": "ValueError no such thing",
     "parser": "hermes", "argument": "--FLAG", "path": "/srv/models/a", "adapter": "sql", "connector": "NixlConnector",
-    "library": "libcudart.so.12", "package": "timm", "pci": "0000:b3:00.0", "key": "rope_scaling", "unit": "4711",
+    "library": "libcudart.so.12", "package": "timm", "pci": "0000:b3:00.0", "key": "rope_scaling", "unit": "4711", "value": "vllm/vllm-openai:v0.10.2",
     "network_interface": "ens5", "named_model": "org/name-7b", "model_folder": "/srv/models/a", "model_files": "~/.cache/huggingface/hub/models--org--name-7b/snapshots/*/",
     "download": "org/name-7b", "config_path": "/srv/models/a/config.json", "quantization": "awq", "flag_name": "hf-overrides",
     "replacement": "--max-model-len 512", "module_package": "timm", "pci_address": "0000:b3:00.0",

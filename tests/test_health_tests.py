@@ -147,3 +147,62 @@ def test_no_file_breaks_a_reader(rows: list[str]) -> None:
     format_of(text)
     for module in (answers, transcripts, pods, collect_env):
         observed(module, text)
+
+
+PENDING = """Name:             vllm-0
+Namespace:        llm
+Node:             <none>
+Status:           Pending
+Containers:
+  vllm:
+    Image:      registry.local/llm:1
+    Limits:
+      nvidia.com/gpu:  4
+Events:
+  Type     Reason            Age   From               Message
+  ----     ------            ----  ----               -------
+  Warning  FailedScheduling  4m    default-scheduler  0/3 nodes are available: 1 Insufficient memory, 2 Insufficient nvidia.com/gpu.
+"""
+
+
+@pytest.mark.parametrize(
+    ("last", "reason"),
+    [
+        ("", "Insufficient memory, Insufficient nvidia.com/gpu"),
+        ("  Normal   TriggeredScaleUp  3m  cluster-autoscaler  pod triggered scale-up: [{gpu 0->1 (max: 4)}]\n", None),
+        ("  Normal   Scheduled         3m  default-scheduler  Successfully assigned llm/vllm-0 to gpu-1\n", None),
+        ("  Warning  FailedScheduling  1m  default-scheduler  0/3 nodes are available: 3 node(s) had untolerated taint {gpu: only}.\n",
+         "0/3 nodes are available: 3 node(s) had untolerated taint {gpu: only}"),
+    ],
+)  # fmt: skip
+def test_a_pod_without_a_node_is_not_started(
+    tmp_path: Path, last: str, reason: str | None
+) -> None:
+    path = tmp_path / "describe.txt"
+    path.write_text(PENDING + last, "utf-8")
+
+    root = triage_paths([path]).root
+
+    assert getattr(root and root.facts, "reason", None) == reason
+
+
+def test_the_events_say_why_an_image_is_missing_where_they_are_there(tmp_path: Path) -> None:
+    text = PENDING.replace("Pending", "Running").replace(
+        "registry.local/llm:1", "vllm/vllm-openai:v99"
+    )
+    text = text.replace(
+        "    Limits:",
+        "    State:          Waiting\n      Reason:       ImagePullBackOff\n    Limits:",
+    )
+    full = "  Warning  Failed  2m  kubelet  Failed to pull image: write /var/lib/containerd/x: no space left on device\n"
+    path = tmp_path / "describe.txt"
+    path.write_text(text.partition("Events:")[0], "utf-8")
+    alone = triage_paths([path]).root
+    path.write_text(text.partition("Events:")[0] + "Events:\n" + full, "utf-8")
+    beside = triage_paths([path]).root
+
+    assert alone is not None
+    assert alone.kind.value == "config.invalid_argument"
+    assert getattr(alone.facts, "value", None) == "vllm/vllm-openai:v99"
+    assert beside is not None
+    assert beside.kind.value == "host.disk_full"

@@ -530,6 +530,8 @@ class HostFacts(Facts):
     """What was to be written."""
     restarts: int | None = None
     """How often the platform started it again."""
+    outcome: str | None = None
+    """What the platform did, where it is something else than to end the server."""
 
 
 AnyFacts = (

@@ -12,7 +12,15 @@ _FIELD = expression(
 _RELEASE = expression(
     r"vllm[\w./-]{0,80}:v(\d{1,4}\.\d{1,4}(?:\.\d{1,4})?(?:\.post\d{1,3}|rc\d{1,3})?)(?:-\S*)?$"
 )
+_EVENT = expression(
+    r"  (?:Normal|Warning) {1,10}(?P<reason>\w{1,40}) {1,80}\S{1,20}(?: \(x\d{1,9} over \S{1,20}\))? {1,80}\S{1,80} {1,80}(?P<message>\S.{0,4000})"
+)
+_LACKING = expression(r"Insufficient [\w.-]{1,80}(?:/[\w.-]{1,80})?")
+_GPUS = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/", "nvidia.com/mig-")
+_NO_IMAGE = ("ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "InvalidImageName")
+_MAX_REASON = 200
 _SECTIONS = ("Containers", "Init Containers")
+_MAX_ROW = 8_000
 _CONTAINER_INDENT = 2
 _FIELD_INDENT = 4
 
@@ -29,8 +37,41 @@ def fits(head: str) -> bool:
 
 
 def read(lines: Sequence[Line]) -> Reading:
-    """Read the states of a pod's containers: an observation each, and the release that an image names."""
-    return Reading(tuple(_containers(lines)))
+    """Read the states of a pod's containers: an observation each, the release that an image names, and whether the pod has a node."""
+    return Reading((*_containers(lines), *_unscheduled(lines)))
+
+
+def _unscheduled(lines: Sequence[Line]) -> Iterator[Observation]:
+    """A server's pod for which no node was found, as its status and its last event of that sort say."""
+    values: dict[str, Value] = {}
+    shown: dict[str, Line] = {}
+    for line in lines:
+        text = line.text.rstrip()[:_MAX_ROW]
+        found = _FIELD.match(text)
+        event = _EVENT.match(text) if found is None else None
+        if found is not None and found[2] == "Name" and not found[1]:
+            yield from _pod(values, shown)
+            values, shown = {"unit": found[3] or ""}, {}
+        elif found is not None and not found[1] and found[2] in ("Status", "Node"):
+            values[found[2].lower()] = found[3] or "<none>"
+            shown[found[2].lower()] = line
+        elif text.strip().startswith(_GPUS) or (
+            found is not None and found[2] == "Image" and "vllm" in (found[3] or "")
+        ):
+            values["image"] = "vllm"
+        elif event is not None and event["reason"] == "FailedScheduling":
+            lacking = dict.fromkeys(_LACKING.findall(event["message"]))
+            values["reason"] = (", ".join(lacking) or event["message"])[:_MAX_REASON].rstrip(".")
+            shown["scheduling"] = line
+        elif event is not None and event["reason"] in ("Scheduled", "TriggeredScaleUp"):
+            shown.pop("scheduling", None)
+    yield from _pod(values, shown)
+
+
+def _pod(values: dict[str, Value], shown: dict[str, Line]) -> Iterator[Observation]:
+    if "scheduling" in shown and values.get("node") == "<none>" and values.get("image"):
+        lines = {"scheduling": shown.pop("scheduling"), **shown}
+        yield Observation("health", {**values, "scheduling": "failed"}, lines)
 
 
 class _Container:
@@ -42,6 +83,7 @@ class _Container:
         if unit:
             self.values["unit"] = unit
         self._state = ""
+        self._image = ""
 
     def feed(self, indent: int, field: str, value: str, line: Line) -> None:
         """Take one of its fields."""
@@ -49,14 +91,18 @@ class _Container:
             self._state = field
             if field == "Restart Count" and value.isdigit():
                 self.values["restarts"] = int(value[:9])
-            elif field == "Image" and "vllm" in value:
-                self.values["image"] = "vllm"
+            elif field == "Image":
+                self._image = value
+                if "vllm" in value:
+                    self.values["image"] = "vllm"
         # A container that waits to be started again died before, of what its last state says.
         elif self._state == "Last State" or (
             self._state == "State" and "reason" not in self.values
         ):
             if field == "Reason":
                 self._put("reason" if self._state == "Last State" else "waiting", value, line)
+                if value in _NO_IMAGE and self._image:
+                    self.values["value"] = self._image
             elif field == "Exit Code" and value.isdigit():
                 self._put("exit_code", int(value[:9]), line)
 

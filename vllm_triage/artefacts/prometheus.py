@@ -55,7 +55,7 @@ _QUANTILES = {"median": 0.5, "p95": 0.95, "p99": 0.99}
 # Which line shows a value that none states.
 _SHOWN = (
     ("usual_ttft_ms", "ttft"), ("usual_tpot_ms", "request_tpot"), ("usual_tpot_ms", "itl"),
-    ("preemptions_pct", "preemptions"), ("waiting_pct", "waiting"),
+    ("preemptions_pct", "preemptions"), ("failed_share_pct", "failed_requests"), ("waiting_pct", "waiting"),
     ("highest_kv_cache_usage_pct", "kv_cache_usage_pct"), ("requests_per_s", "e2e"),
 )  # fmt: skip
 # Fewer requests between two scrapes say less than all since the start do.
@@ -273,6 +273,8 @@ def _values(now: Engine, before: Engine | None, gauges: Mapping[str, float]) -> 
     for name in ("successful_requests", *_REASONS.values(), "preemptions"):
         if counters.get(name, 0.0) > 0:
             out[name] = counters[name]
+    if counters.get("failed_requests", 0.0) > 0:
+        out["failed_share_pct"] = _rounded(counters["failed_requests"] * 100 / finished)
     if counters.get("preemptions", 0.0) > 0 and observed > 0:
         out["preemptions_pct"] = _rounded(counters["preemptions"] * 100 / observed)
     if gauges.get("running", 0.0) > 0 and "waiting" in gauges:
