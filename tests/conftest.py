@@ -7,12 +7,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from hypothesis import settings
 
 from vllm_triage.catalogue import Catalogue, load
 from vllm_triage.rule_cache import OFF_VARIABLE
 
 # What an earlier run kept must not decide a later one.
 os.environ[OFF_VARIABLE] = "1"
+# Tests of hostile input try a hundred times as many in it.
+settings.register_profile("deep", deadline=None)
+if os.environ.get("HYPOTHESIS_PROFILE") == "deep":
+    settings.load_profile("deep")
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 
 

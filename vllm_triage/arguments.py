@@ -2,8 +2,10 @@
 
 import ast
 from collections.abc import Mapping
+from math import isfinite
 
 from vllm_triage.expressions import expression
+from vllm_triage.numbers import sensible
 
 Value = str | int | float | bool | list[str] | None
 
@@ -29,9 +31,14 @@ def value_of(text: str) -> Value:
     except ValueError:
         pass
     try:
-        return float(text)
+        return _finite(float(text))
     except ValueError:
         return text
+
+
+def _finite(value: float) -> float | str:
+    """The number; as text where JSON has none for it."""
+    return value if isfinite(value) else str(value)
 
 
 def printed_arguments(text: str) -> dict[str, Value]:
@@ -46,6 +53,8 @@ def printed_arguments(text: str) -> dict[str, Value]:
 
 
 def _plain(value: object) -> Value:
+    if isinstance(value, float):
+        return _finite(value)
     if value is None or isinstance(value, str | int | float | bool):
         return value
     if isinstance(value, list | tuple) and all(
@@ -66,11 +75,11 @@ def pairs(text: str) -> dict[str, Value]:
 
 
 def number(values: Mapping[str, Value], name: str) -> float | None:
-    """A numeric argument; None when it is not there or is no number."""
+    """A numeric argument; None when it is not there, is no number or one beyond reason."""
     value = values.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return value
+    return sensible(value)
 
 
 def config_fields(text: str) -> dict[str, Value]:

@@ -260,7 +260,7 @@ def unusable(text: str) -> str | None:
         regex.compile(text, regex.MULTILINE)
     except RecursionError:
         return "regex is nested too deep"
-    except (regex.error, OverflowError) as error:
+    except (regex.error, OverflowError, ValueError) as error:
         return f"regex does not compile: {error}"
     return None
 

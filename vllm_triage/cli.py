@@ -18,6 +18,7 @@ from vllm_triage.cli_options import HELP, rules_option, thresholds_option
 from vllm_triage.errors import TriageError
 from vllm_triage.kinds import Severity
 from vllm_triage.model import Report
+from vllm_triage.numbers import whole
 from vllm_triage.paths import shown
 from vllm_triage.pipeline import triage_paths
 from vllm_triage.redact import redact
@@ -165,7 +166,7 @@ def _numbers(text: str | None) -> tuple[int, ...]:
     if not all(part.strip().isdecimal() for part in parts):
         message = f"--apply-steps {text}: write step numbers with commas, as 1,3"
         raise click.UsageError(message)
-    return tuple(int(part) for part in parts)
+    return tuple(whole(part.strip()) for part in parts)
 
 
 def _check_steps(report: Report, numbers: tuple[int, ...]) -> None:

@@ -8,6 +8,7 @@ from vllm_triage import flags
 from vllm_triage.arguments import number
 from vllm_triage.drivers import needed
 from vllm_triage.expressions import expression
+from vllm_triage.numbers import whole
 from vllm_triage.run import Run
 from vllm_triage.tables import table
 from vllm_triage.versions import parse
@@ -149,7 +150,7 @@ def _signal(known: Mapping[str, object]) -> str | None:
     if isinstance(name, str) and not name.lstrip("-").isdecimal():
         return name
     text = name if isinstance(name, str) else None
-    value = int(text) if text else code if isinstance(code, int) else 0
+    value = whole(text) if text else code if isinstance(code, int) else 0
     from signal import Signals
 
     for candidate in (-value, value - _SIGNAL_STATUS, value if text else 0):

@@ -8,6 +8,7 @@ import regex
 
 from vllm_triage.arguments import Value, value_of
 from vllm_triage.expressions import expression
+from vllm_triage.numbers import whole
 
 MAX_TEXT = 16384
 SERVER_MODULE = "vllm.entrypoints.openai.api_server"
@@ -89,7 +90,7 @@ class Echo(NamedTuple):
             flag, _, value = word.partition("=")
             if flag == "--gpus":
                 value = value or (before[index + 1] if index + 1 < len(before) else "")
-                return devices(value) if "device=" in value else int(value) if value.isdecimal() else None  # fmt: skip
+                return devices(value) if "device=" in value else whole(value) if value.isdecimal() else None  # fmt: skip
         return None
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from vllm_triage.expressions import expression
+from vllm_triage.numbers import sensible
 from vllm_triage.plain import Plain, fields, values
 
 _UNITS = {
@@ -579,14 +580,15 @@ def size(text: str) -> int | None:
 
 def _number(text: str) -> float | None:
     found = _NUMBER.search(text)
-    return float(found[0].replace(",", "").replace("_", "")) if found else None
+    return sensible(float(found[0].replace(",", "").replace("_", ""))) if found else None
 
 
 def _converted(field: str, annotation: object, value: str | float) -> object:
     if not isinstance(value, str):
-        if annotation == int | None:
-            return int(value)
-        return float(value) if annotation == float | None else str(value)
+        if annotation not in (int | None, float | None):
+            return str(value)
+        number = sensible(value)
+        return int(number) if number is not None and annotation == int | None else number
     if field.endswith("_bytes"):
         return size(value)
     if annotation == int | None:

@@ -8,6 +8,7 @@ import regex
 
 from vllm_triage.expressions import expression
 from vllm_triage.kinds import Level, Phase
+from vllm_triage.numbers import whole
 
 
 class Origin(StrEnum):
@@ -189,7 +190,7 @@ def _cut(text: str) -> tuple[Prefix, str] | None:
         prefix = Prefix(
             time=groups.get("time"),
             level=_LEVELS.get(level[0]) if level else None,
-            rank=int(rank) if rank else None,
+            rank=whole(rank) if rank else None,
             place=groups.get("place"),
         )
         return prefix, rest
@@ -209,8 +210,8 @@ def _process(found: regex.Match[str]) -> Prefix | None:
         label = f"{label}_{rank}"
     return Prefix(
         process=label,
-        pid=int(pid) if pid else None,
-        rank=int(number) if number else None,
+        pid=whole(pid) if pid else None,
+        rank=whole(number) if number else None,
     )
 
 
@@ -333,11 +334,11 @@ def _parse(
         found = _NCCL.match(rest)
         if found is not None:
             level = Level.ERROR if found["level"] == "WARN" else Level.INFO
-            pid = int(found["pid"]) if pid is None else pid
+            pid = whole(found["pid"]) if pid is None else pid
             rest = found["text"] + rest[found.end() :]
     if rank is None and "Rank " in rest:
         inner = _IN_MESSAGE.search(rest)
-        rank = int(inner[1]) if inner else None
+        rank = whole(inner[1]) if inner else None
     origin = _origin(rest, uvicorn=uvicorn)
     if origin is Origin.ACCESS and rest.endswith(" OK") and rest[-8:-6] == '" ':
         # The phrase and the code say the same; uvicorn takes one from the other.

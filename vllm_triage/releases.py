@@ -156,7 +156,7 @@ class Release:
             self._places.add(_place(found, text))
         if line.place is not None:
             file, _, number = line.place.rpartition(":")
-            if file.endswith(".py") and number.isdigit() and text[:1].isalnum():
+            if file.endswith(".py") and number.isdecimal() and text[:1].isalnum():
                 name = file.rpartition("/")[2]
                 self._places.add(Place(name, site(text[:WORDS]), int(number[:9])))
         inner = own_frame(text)

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from vllm_triage import templates
 from vllm_triage.arguments import Value
+from vllm_triage.numbers import whole
 from vllm_triage.rules import Fix
 from vllm_triage.tables import table
 
@@ -79,7 +80,9 @@ def _against(
         if any(values.get(name) not in allowed for name, allowed in where.items()):
             continue
         limit = values.get(rule["above"], "") if "above" in rule else None
-        if limit is None or (limit.isdecimal() and value.isdecimal() and int(value) > int(limit)):
+        if limit is None or (
+            limit.isdecimal() and value.isdecimal() and whole(value) > whole(limit)
+        ):
             return templates.fill(rule["why"], values)
     return None
 

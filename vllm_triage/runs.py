@@ -9,6 +9,7 @@ from vllm_triage.expressions import expression
 from vllm_triage.kinds import Level, Phase
 from vllm_triage.lines import Key, Line, Origin, Prefix
 from vllm_triage.memory import STARTS
+from vllm_triage.numbers import whole
 from vllm_triage.phases import READY, STARTED, STARTING, STOPPING
 from vllm_triage.releases import names_package
 from vllm_triage.run import Run
@@ -350,23 +351,23 @@ class Runs:
             return
         found = _LISTED_GPU.match(text)
         if found:
-            run.visible_gpus = max(run.visible_gpus or 0, int(found[1]) + 1)
+            run.visible_gpus = max(run.visible_gpus or 0, whole(found[1]) + 1)
 
     @staticmethod
     def _sizes(run: Run, text: str) -> None:
         if "KV cache size: " in text:
             found = _KV_TOKENS.search(text)
             if found:
-                run.kv_cache_tokens = int(found[1].replace(",", ""))
+                run.kv_cache_tokens = whole(found[1].replace(",", ""))
         elif " blocks: " in text and run.kv_cache_tokens is None:
             found = _KV_BLOCKS.search(text)
             block = run.config.get("block_size")
             if found:
-                run.kv_cache_tokens = int(found[1]) * (block if isinstance(block, int) else 16)
+                run.kv_cache_tokens = whole(found[1]) * (block if isinstance(block, int) else 16)
         elif "world size " in text:
             found = _WORLD.search(text)
             if found:
-                run.devices = max(run.devices or 0, min(int(found[1]), 1_000_000))
+                run.devices = max(run.devices or 0, min(whole(found[1]), 1_000_000))
         elif "orch" in text:
             found = _TORCH.search(text)
             if found:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from vllm_triage.expressions import expression
 from vllm_triage.kinds import Level
 from vllm_triage.lines import REQUESTS, Key, Origin, Owner
+from vllm_triage.numbers import whole
 from vllm_triage.plateaus import MAX_PROMPT, Steady
 from vllm_triage.statistics import number
 
@@ -188,8 +189,8 @@ class Shape(NamedTuple):
             source,
             text_at(self.container, raw),
             text_at(self.process, raw),
-            int(pid) if pid is not None else None,
-            int(rank) if rank is not None else None,
+            whole(pid) if pid is not None else None,
+            whole(rank) if rank is not None else None,
         )
 
 

@@ -5,6 +5,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from vllm_triage.expressions import expression
+from vllm_triage.numbers import whole
 
 
 class Frame(NamedTuple):
@@ -107,7 +108,7 @@ def frame(text: str) -> Frame | None:
     if found is None:
         return None
     name, line, function = found.group("file", "line", "function")
-    return Frame(shorten(name), int(line or 0), (function or "").strip())
+    return Frame(shorten(name), whole(line or "0"), (function or "").strip())
 
 
 def shorten(path: str) -> str:

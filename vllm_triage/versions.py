@@ -1,6 +1,7 @@
 """vLLM release numbers compared as people read them."""
 
 from vllm_triage.expressions import expression
+from vllm_triage.numbers import whole
 
 __version__ = "0.1.0"
 """The release of vllm-triage itself."""
@@ -14,7 +15,7 @@ def parse(text: str | None) -> tuple[int, int, int] | None:
     if found is None:
         return None
     major, minor, patch, _ = found.groups()
-    return int(major), int(minor), int(patch or 0)
+    return whole(major), whole(minor), whole(patch or "0")
 
 
 def holds(version: str | None, since: str | None, until: str | None) -> bool:

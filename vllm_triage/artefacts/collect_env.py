@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from vllm_triage.artefacts.observations import Observation, Reading, Value
 from vllm_triage.expressions import expression
 from vllm_triage.lines import Line
+from vllm_triage.numbers import whole
 
 _BEGINNINGS = ("Collecting environment information", "PyTorch version: ", "System Info")
 _FIELD = expression(
@@ -39,7 +40,7 @@ def read(lines: Sequence[Line]) -> Reading:
             values.setdefault(name, found[2])
             shown.setdefault(name, line)
         elif (gpu := _GPU.match(line.text)) is not None:
-            gpus = max(gpus, int(gpu[1]) + 1)
+            gpus = max(gpus, whole(gpu[1]) + 1)
             shown.setdefault("visible_gpus", line)
     if gpus:
         values["visible_gpus"] = gpus

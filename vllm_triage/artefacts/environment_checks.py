@@ -6,6 +6,7 @@ from typing import NamedTuple
 from vllm_triage.artefacts.environment_nodes import Interface, Node, is_loopback, values_of
 from vllm_triage.expressions import expression
 from vllm_triage.lines import Line
+from vllm_triage.numbers import whole
 
 _SAME = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "NNODES", "VLLM_DP_MASTER_IP", "VLLM_DP_MASTER_PORT", "VLLM_DP_SIZE")  # fmt: skip
 _NEEDED = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK")
@@ -171,7 +172,7 @@ def _may_be_one(found: dict[str, list[Node]], master: Node | None) -> bool:
 def _ranks(name: str, size: str, members: Sequence[Node]) -> Iterator[Fault]:
     found = values_of(name, members)
     sizes = values_of(size, members)
-    count = int(next(iter(sizes))) if len(sizes) == 1 and next(iter(sizes)).isdecimal() else None
+    count = whole(next(iter(sizes))) if len(sizes) == 1 and next(iter(sizes)).isdecimal() else None
     used = {int(value) for value in found if value.isdecimal() and len(value) < 7}
     free = next((one for one in range(len(used) + 1) if one not in used), None)
     for value, own in found.items():
@@ -182,7 +183,7 @@ def _ranks(name: str, size: str, members: Sequence[Node]) -> Iterator[Fault]:
             yield Fault("rank_repeated", name, says, lines, value_, own[1].name)
             return
     for value, own in found.items():
-        if count is not None and value.isdecimal() and int(value) >= count and count > 0:
+        if count is not None and value.isdecimal() and whole(value) >= count and count > 0:
             says = f"{name} is {value} on {own[0].name}, but with {size}={count} it goes from 0 to {count - 1}"
             lines = (own[0].lines[name], own[0].lines.get(size, own[0].line))
             value_ = str(free) if free is not None and free < count else None

@@ -89,7 +89,7 @@ class _Container:
         """Take one of its fields."""
         if indent == _FIELD_INDENT:
             self._state = field
-            if field == "Restart Count" and value.isdigit():
+            if field == "Restart Count" and value.isdecimal():
                 self.values["restarts"] = int(value[:9])
             elif field == "Image":
                 self._image = value
@@ -103,7 +103,7 @@ class _Container:
                 self._put("reason" if self._state == "Last State" else "waiting", value, line)
                 if value in _NO_IMAGE and self._image:
                     self.values["value"] = self._image
-            elif field == "Exit Code" and value.isdigit():
+            elif field == "Exit Code" and value.isdecimal():
                 self._put("exit_code", int(value[:9]), line)
 
     def _put(self, name: str, value: Value, line: Line) -> None:

@@ -10,6 +10,7 @@ from vllm_triage.commands import has_change
 from vllm_triage.expressions import expression
 from vllm_triage.kinds import Confidence, Phase, Role, Severity
 from vllm_triage.model import Evidence, FixStep, Incident, Report, RunInfo
+from vllm_triage.numbers import whole
 from vllm_triage.reports.budget import heading, rows
 from vllm_triage.reports.clean import clean, located
 from vllm_triage.reports.grid import aligned
@@ -197,7 +198,7 @@ def _processes(names: Sequence[str]) -> str:
     if len(names) < 3:
         return ", ".join(names)
     parts = [_NUMBERED.fullmatch(name) for name in names]
-    found = [(part[1], int(part[2])) for part in parts if part is not None]
+    found = [(part[1], whole(part[2])) for part in parts if part is not None]
     numbers = sorted(number for _, number in found)
     if (
         len(found) == len(names)
