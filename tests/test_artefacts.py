@@ -1,5 +1,6 @@
 """What lies beside a log: each folder of `fixtures/artefacts/` is given in one call."""
 
+import gzip
 import json
 import tomllib
 from pathlib import Path
@@ -129,3 +130,35 @@ def test_a_command_cannot_break_out_of_its_block(tmp_path: Path) -> None:
     assert not any(row.startswith("# Heading") for row in shown.splitlines())
     assert "\x1b" not in shown
     assert "\u202e" not in shown
+
+
+PACKED = {
+    "gz": lambda data: gzip.compress(data),
+    "CRLF": lambda data: data.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n"),
+    "UTF-16": lambda data: data.decode("utf-8").encode("utf-16"),
+    "UTF-8 with a mark": lambda data: b"\xef\xbb\xbf" + data,
+    "no line end": lambda data: data.rstrip(b"\n"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("pack", PACKED)
+def test_a_case_gives_the_same_however_its_files_are_written(tmp_path: Path, pack: str) -> None:
+    wrong = {}
+    for folder in FOLDERS:
+        place = tmp_path / folder.name
+        place.mkdir()
+        for path in files(folder):
+            (place / path.name).write_bytes(PACKED[pack](path.read_bytes()))
+
+        reports = [triage_paths(files(one)) for one in (folder, place)]
+
+        plain, packed = (
+            [
+                (one.kind, one.severity, [row.line for row in one.evidence])
+                for one in report.incidents
+            ]
+            for report in reports
+        )
+        if plain != packed:
+            wrong[folder.name] = plain, packed
+    assert wrong == {}

@@ -123,5 +123,5 @@ FORMATS: tuple[Format, ...] = (
 
 def format_of(head: str) -> Format | None:
     """The artefact that a file is which begins with this text; None for a log."""
-    text = head.lstrip("\ufeff \t\r\n")
+    text = head.lstrip("\ufeff \t\r\n").replace("\r\n", "\n")
     return next((one for one in FORMATS if one.fits(text)), None)

@@ -41,5 +41,6 @@ class Reading(NamedTuple):
 
 
 def line(source: str, number: int, text: str) -> Line:
-    """A line of an artefact."""
+    """A line of an artefact, without the end that Windows writes."""
+    text = text.removesuffix("\r")
     return Line(source, number, text, text)
