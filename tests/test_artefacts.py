@@ -3,6 +3,7 @@
 import gzip
 import json
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -132,8 +133,8 @@ def test_a_command_cannot_break_out_of_its_block(tmp_path: Path) -> None:
     assert "\u202e" not in shown
 
 
-PACKED = {
-    "gz": lambda data: gzip.compress(data),
+PACKED: dict[str, Callable[[bytes], bytes]] = {
+    "gz": gzip.compress,
     "CRLF": lambda data: data.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n"),
     "UTF-16": lambda data: data.decode("utf-8").encode("utf-16"),
     "UTF-8 with a mark": lambda data: b"\xef\xbb\xbf" + data,
