@@ -580,3 +580,29 @@ spec:
     )
 
     assert bool(report(tmp_path, pods=(both + last).rstrip("\n")).incidents) is is_told
+
+
+@pytest.mark.parametrize("is_last", [True, False])
+def test_the_environments_of_several_nodes_may_stand_in_one_file(
+    tmp_path: Path, is_last: bool
+) -> None:
+    one = {"PATH": "/bin", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": 29500, "WORLD_SIZE": 2}
+    first = env(None, **one, HOSTNAME="a", RANK=0)
+    second = env(None, **one, RANK=1, HOSTNAME="b") if is_last else env("b", **one, RANK=1)
+
+    assert not report(tmp_path, first + second).incidents
+    found = report(tmp_path, first + second.replace("29500", "29501"))
+    assert faults(found) == ["MASTER_PORT is 29500 on a, 29501 on b"]
+
+
+def test_prompts_tell_whose_environment_follows(tmp_path: Path) -> None:
+    one = {"MASTER_ADDR": "10.0.0.1", "WORLD_SIZE": 2}
+    text = f"root@a:~# env\n{env(None, **one, RANK=0)}root@b:~# env\n{env(None, **one, RANK=0)}"
+
+    assert faults(report(tmp_path, text)) == ["RANK is 0 on a and on b"]
+
+
+def test_a_variable_that_one_file_sets_twice_is_no_second_node(tmp_path: Path) -> None:
+    text = env("a", MASTER_ADDR="10.0.0.1", RANK=0, WORLD_SIZE=1) + env(None, RANK=1, WORLD_SIZE=2)
+
+    assert not report(tmp_path, text).incidents

@@ -478,3 +478,47 @@ def test_of_a_number_that_may_be_cut_off_nothing_is_made(tmp_path: Path) -> None
     assert "has no end and was left out" in str(report.sources[0].problem)
     file.write_text(whole[:-1] + "\n", "utf-8")
     assert [one.kind for one in triage(file).incidents] == [Kind.PERFORMANCE_HIGH_TTFT]
+
+
+LOG = "INFO 12-01 10:00:00 [x.py:1] fine\nINFO:     Application startup complete.\n"
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("order", ["log first", "scrape first", "between"])
+def test_a_scrape_may_stand_in_the_file_of_the_log(tmp_path: Path, order: str, end: str) -> None:
+    scrape = FIXTURES / "artefacts" / "scrape-high-ttft-0.10.2" / "metrics.txt"
+    text = scrape.read_text("utf-8")
+    parts = {
+        "log first": [LOG * 5000, text],
+        "scrape first": [text, LOG],
+        "between": [LOG, text, LOG],
+    }
+    file = tmp_path / "all.log"
+    file.write_bytes("".join(parts[order]).replace("\n", end).encode())
+
+    (found,) = triage(file).incidents
+
+    assert found.kind is Kind.PERFORMANCE_HIGH_TTFT
+    shown = file.read_text("utf-8").splitlines()[found.evidence[0].line - 1]
+    assert found.evidence[0].text == shown.rstrip()
+
+
+def test_what_a_log_quotes_of_metrics_is_no_scrape(tmp_path: Path) -> None:
+    file = tmp_path / "all.log"
+    rows = [
+        "INFO 12-01 10:00:00 [x.py:1] vllm:time_to_first_token_seconds_sum 300",
+        "vllm: error: no",
+    ]
+    file.write_text(
+        "\n".join([*rows, "# TYPE of request: chat", "vllm:count of them 20", ""]), "utf-8"
+    )
+
+    assert not triage(file).incidents
+
+
+def test_a_table_of_gpus_may_stand_in_the_file_of_the_log(tmp_path: Path) -> None:
+    listing = (FIXTURES / "artefacts" / "gpu-query-ecc" / "gpu.txt").read_text("utf-8")
+    file = tmp_path / "all.log"
+    file.write_text(LOG + listing + LOG, "utf-8")
+
+    assert [one.kind for one in triage(file).incidents] == [Kind.GPU_HARDWARE]

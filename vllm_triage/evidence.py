@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Protocol
 
-from vllm_triage.artefacts.formats import Format
+from vllm_triage.artefacts.formats import Format, format_of
+from vllm_triage.artefacts.heads import goes_on
 from vllm_triage.artefacts.observations import Observation, line
 from vllm_triage.catalogue import Catalogue
 from vllm_triage.conditions import in_bounds, satisfies
@@ -16,6 +17,7 @@ from vllm_triage.matches import Match, Recogniser
 from vllm_triage.model import Source
 from vllm_triage.rules import Pattern
 from vllm_triage.run import Run
+from vllm_triage.sources import decoded
 
 _MAX_LINES = 500_000
 _MAX_CHARS = 67_108_864
@@ -27,6 +29,10 @@ _SLOW = (
 )
 """What a benchmark may show, in the order in which it is told."""
 
+
+# How what stands among a log's lines begins.
+_SIGNS = (b"# HELP ", b"# TYPE ", b"vllm:", b"| NVIDIA-SMI ", b"==============NVSMI LOG")
+_HEAD = 65_536
 
 # How vLLM's own lines begin, and Python's when it dies; nvidia-smi warns as uvicorn does.
 _LOG_LINE = expression(
@@ -143,6 +149,40 @@ class Evidence:
             for item in _one_fault(found) if observation.subject == "benchmark" else found:
                 yield _match(item, observation, run, position)
                 position += 1
+
+
+class Inner:
+    """Finds what stands among the lines of a log, as where `/metrics` was appended to it: scrapes and listings of GPUs."""
+
+    def __init__(self, evidence: Evidence, name: str) -> None:
+        self._evidence = evidence
+        self._name = name
+        self._rows: list[tuple[int, str]] = []
+        self._held = 0
+
+    def feed_block(self, first: int, data: bytes) -> None:
+        """Take whole lines, without the last line end, of which the first has this number."""
+        if self._rows or data.startswith(_SIGNS) or any(b"\n" + sign in data for sign in _SIGNS):
+            for number, row in enumerate(data.split(b"\n"), first):
+                self._line(number, row)
+
+    def _line(self, number: int, row: bytes) -> None:
+        if self._rows:
+            text = decoded(row).rstrip("\r")
+            if self._held < _MAX_CHARS and len(self._rows) < _MAX_LINES and goes_on(text):
+                self._rows.append((number, text))
+                self._held += len(text)
+                return
+            self.end()
+        if row.startswith(_SIGNS):
+            self._rows.append((number, decoded(row).rstrip("\r")))
+
+    def end(self, *, is_open: bool = False) -> None:
+        """Take what has been found, of which the last line may be cut off where it `is_open`."""
+        rows, self._rows, self._held = self._rows, [], 0
+        form = format_of("\n".join(text for _, text in rows)[:_HEAD]) if rows else None
+        if form is not None and not form.is_log:
+            self._evidence.take(self._name, rows, form, is_open=is_open)
 
 
 def _fields(pattern: Pattern, observation: Observation) -> dict[str, str | float | None]:

@@ -8,7 +8,7 @@ from typing import IO
 from vllm_triage.artefacts.formats import Format, format_of
 from vllm_triage.catalogue import load
 from vllm_triage.errors import SourceError
-from vllm_triage.evidence import Evidence, beginning, log_begins
+from vllm_triage.evidence import Evidence, Inner, beginning, log_begins
 from vllm_triage.model import Report, Source
 from vllm_triage.paths import expand, is_large, is_name, printable
 from vllm_triage.scanner import Input, Progress, Scanner
@@ -118,7 +118,8 @@ def _prepared(reader: Reader, path: Path | None, jobs: int, evidence: Evidence) 
     """What of an input is to be read as a log; the source itself when all of it was evidence."""
     form = format_of(reader.head)
     if form is None:
-        return _split(reader, path, jobs)
+        log = _split(reader, path, jobs)
+        return Searched(reader, evidence) if log is reader else log
     reader.is_split_at_nul = form.name == "environment" and not form.is_log
     kept = Kept(reader, form)
     log_at = None if form.is_log else log_begins(kept.beginning)
@@ -172,6 +173,37 @@ class Kept:
         self._count()
         if progress is not None:
             progress(self.bytes)
+
+
+class Searched:
+    """A log, among whose lines artefacts may stand."""
+
+    def __init__(self, reader: Reader, evidence: Evidence) -> None:
+        self._reader = reader
+        self._inner = Inner(evidence, reader.name)
+        self._scanner: Scanner | None = None
+        self.name = reader.name
+        self._count()
+
+    def _count(self) -> None:
+        reader = self._reader
+        self.lines, self.bytes = reader.lines, reader.bytes
+        self.truncated_lines, self.problem = reader.truncated_lines, reader.problem
+
+    def deliver(self, scanner: Scanner, progress: Progress | None = None) -> None:
+        """Give all lines to a scanner."""
+        self._scanner = scanner
+        try:
+            self._reader.deliver(self, progress)
+        finally:
+            self._count()
+        self._inner.end(is_open=self._reader.is_open)
+
+    def feed_block(self, first: int, data: bytes) -> None:
+        """Take whole lines, without the last line end, of which the first has this number."""
+        if self._scanner is not None:
+            self._scanner.feed_block(first, data)
+        self._inner.feed_block(first, data)
 
 
 def _split(reader: Reader, path: Path | None, jobs: int) -> Input:

@@ -9,6 +9,7 @@ from vllm_triage.expressions import expression
 from vllm_triage.lines import Line
 
 MAX_INTERFACES = 500
+MAX_DUMPS = 1024
 
 _ASSIGNMENT = expression(
     r"(?:export |declare -[A-Za-z-]{1,9} )?(?P<name>[A-Za-z_][\w.%()-]{0,200})=(?P<value>.*)"
@@ -123,32 +124,70 @@ def _matters(text: str) -> bool:
     return RELEVANT.fullmatch(text.partition("=")[0]) is not None
 
 
+class _Dump:
+    """What is told of one node."""
+
+    def __init__(self, source: str, host: str = "") -> None:
+        self._source = source
+        self.host = host
+        self.variables: list[Variable] = []
+        self._names: set[str] = set()
+        self._interfaces: dict[str, Value] = {}
+        self._shown: dict[str, Line] = {}
+        self._last = ""
+
+    def is_of_another(self, row: Row) -> bool:
+        """Whether a line begins what another node says: its prompt, or a variable that this one has told."""
+        if row.sort == "prompt":
+            has_said = bool(self.variables or self._interfaces)
+            return bool(row.name) and row.name != self.host and has_said
+        return row.variable is not None and row.variable.name in self._names
+
+    def feed(self, row: Row) -> None:
+        if row.variable is not None:
+            self.variables.append(row.variable)
+            self._names.add(row.variable.name)
+        elif row.sort == "interface" and len(self._interfaces) < MAX_INTERFACES:
+            self._last = f"interface {row.name}"
+            self._interfaces[self._last] = " ".join(
+                ("up" if row.is_up else "down", *row.addresses)
+            )
+            self._shown[self._last] = line(self._source, row.number, row.text[:400])
+        elif row.sort == "address" and self._last:
+            known = str(self._interfaces[self._last])
+            self._interfaces[self._last] = " ".join((known, *row.addresses))[:2000]
+        elif row.sort == "prompt":
+            self.host = self.host or row.name
+
+    def observation(self) -> Observation | None:
+        """None where nothing that matters was said."""
+        is_whole = any(one.name == "PATH" for one in self.variables)
+        found = node(self._source, self.variables, name=self.host, is_whole=is_whole)
+        if not self._interfaces:
+            return found
+        if found is None:
+            values: dict[str, Value] = {"node": self.host} if self.host else {}
+            found = Observation("environment", values, self._shown)
+        return found._replace(
+            values={**found.values, **self._interfaces}, lines={**found.lines, **self._shown}
+        )
+
+
 def read(lines: Sequence[Line]) -> Reading:
-    """Read one node's environment, its interfaces, or both."""
+    """Read the environment, the interfaces, or both, of one node or of several one after the other."""
     texts = [(one.number, one.raw.rstrip("\r")) for one in lines]
     source = lines[0].source if lines else ""
-    variables: list[Variable] = []
-    interfaces: dict[str, Value] = {}
-    shown: dict[str, Line] = {}
-    host, last = "", ""
-    for row in rows(texts):
-        if row.variable is not None:
-            variables.append(row.variable)
-        elif row.sort == "interface" and len(interfaces) < MAX_INTERFACES:
-            last = f"interface {row.name}"
-            interfaces[last] = " ".join(("up" if row.is_up else "down", *row.addresses))
-            shown[last] = line(source, row.number, row.text[:400])
-        elif row.sort == "address" and last:
-            interfaces[last] = " ".join((str(interfaces[last]), *row.addresses))[:2000]
-        elif row.sort == "prompt":
-            host = host or row.name
-    is_whole = any(one.name == "PATH" for one in variables)
-    found = node(source, variables, name=host, is_whole=is_whole)
-    if interfaces:
-        if found is None:
-            values: dict[str, Value] = {"node": host} if host else {}
-            found = Observation("environment", values, shown)
-        found = found._replace(
-            values={**found.values, **interfaces}, lines={**found.lines, **shown}
-        )
-    return Reading((found,) if found else ())
+    dumps = [_Dump(source)]
+    every = list(rows(texts))
+    named = {
+        one.variable.value for one in every if one.variable and one.variable.name == "HOSTNAME"
+    }
+    hosts = {one.name for one in every if one.sort == "prompt" and one.name}
+    # A file for one server may set a variable twice.
+    is_of_several = max(len(named), len(hosts)) > 1
+    for row in every:
+        if is_of_several and len(dumps) < MAX_DUMPS and dumps[-1].is_of_another(row):
+            dumps.append(_Dump(source))
+        dumps[-1].feed(row)
+    found = (one.observation() for one in dumps)
+    return Reading(tuple(one for one in found if one is not None))

@@ -36,6 +36,12 @@ _BARE = expression(
     r"-?\d{1,12}(?:\.\d{1,6})?|\[?(?:N/A|Not Supported)\]?|\d{4}/\d\d/\d\d [\d:.]{8,15}|(?:NVIDIA|Tesla|Quadro|GRID) [\w. -]{1,60}"
     r"|(?:GPU|MIG)-[\da-f-]{8,60}|[\dA-Fa-f]{4,8}:[\dA-Fa-f]{2}:[\dA-Fa-f]{2}\.[\dA-Fa-f]"
 )
+_SERIES = expression(
+    r"[A-Za-z_:][\w:]{1,200}+(?:\{[^\n]{0,1800}\})? [-+]?[\d.][\w.+-]{0,40}(?: \d{1,20})?$"
+)
+_OF_QUERY = expression(
+    r"(?:GPU [\dA-Fa-f:.]{8,20}|(?:Timestamp|Driver Version|CUDA Version|Attached GPUs) {1,60}: .{0,80})$"
+)
 _LISTED = expression(r"(?:GPU \d{1,3}: |\s{1,8}MIG )[^\n]{1,80}\(UUID: [\w/-]{4,80}\)")
 
 
@@ -51,6 +57,18 @@ def is_benchmark(head: str) -> bool:
 def is_nvidia_smi(head: str) -> bool:
     """Tell whether a file is what `nvidia-smi` prints: its table, lists, queries or samples."""
     return dialect(head) is not None
+
+
+def goes_on(row: str) -> bool:
+    """Whether a line may belong to a scrape, a table or a report of GPUs that stands among the lines of a log."""
+    if not row.strip() or row.startswith("#"):
+        return True
+    return len(row) < _MAX_ROW and (
+        _SERIES.match(row) is not None
+        or row.startswith(("|", "+"))
+        or (row[0] == " " and _is_setting(row))
+        or _OF_QUERY.match(row) is not None
+    )
 
 
 def dialect(head: str) -> Dialect | None:
