@@ -53,6 +53,20 @@ def test_a_record_glued_to_a_progress_bar_is_a_line_of_its_own() -> None:
     assert [line.text for line in lines][1:] == ["boom"]
 
 
+def test_what_ray_adds_to_a_line_that_stands_for_several_is_no_part_of_it() -> None:
+    worker = "(RayWorkerWrapper pid=12, ip=10.0.0.9) ERROR 05-02 10:00:00 [worker_base.py:620] "
+    often = " [repeated 5x across cluster]"
+    more = f"{often} (Ray deduplicates logs by default. Set RAY_DEDUP_LOGS=0 to disable log deduplication.)"
+    [event] = events(
+        f"{worker}Traceback (most recent call last):{more}",
+        f'{worker}  File "/x/site-packages/vllm/model_executor/models/opt.py", line 70, in load_weights{often}',
+        f"{worker}    param = params_dict[name]{often}",
+        f"{worker}KeyError: 'decoder.layers.3.bias'{often}",
+    )
+    assert event.text == "KeyError: 'decoder.layers.3.bias'"
+    assert [frame.function for frame in event.frames] == ["load_weights"]
+
+
 def test_access_and_request_lines_are_told_apart() -> None:
     access = parse(
         "x", 1, 'INFO:     1.2.3.4:5 - "POST /v1/completions HTTP/1.1" 400 Bad Request'

@@ -132,6 +132,7 @@ def test_a_cut_traceback_tells_what_was_raised_by_the_short_road_too() -> None:
         "    a &amp; b",
         " one blank",
         "    [Rank 3] watchdog",
+        "    plain() [repeated 3x across cluster]",
         "    ü",
     ],
 )

@@ -14,7 +14,15 @@ from typing import NamedTuple
 from vllm_triage.assembler import Assembler
 from vllm_triage.envelopes import Unwrapper, is_clean
 from vllm_triage.kinds import Level
-from vllm_triage.lines import REQUESTS, WRITTEN_WORDS, Line, Origin, parse, usual_prefix
+from vllm_triage.lines import (
+    FOLDED_BY_RAY,
+    REQUESTS,
+    WRITTEN_WORDS,
+    Line,
+    Origin,
+    parse,
+    usual_prefix,
+)
 from vllm_triage.processes import Process
 from vllm_triage.releases import own_frame
 from vllm_triage.run import Run
@@ -35,7 +43,7 @@ _SPEAKING = (None, Level.WARNING, Level.ERROR)
 
 _SAMPLE = "(Worker pid=1) ERROR 01-01 00:00:00 [a.py:1] "
 # What other parts of the road look for anywhere in a line.
-_NOT_JUST_CODE = ("NCCL ", "Rank ", "%|", "\\n", "Benchmark Result", *WRITTEN_WORDS)
+_NOT_JUST_CODE = ("NCCL ", "Rank ", "%|", "\\n", "Benchmark Result", FOLDED_BY_RAY, *WRITTEN_WORDS)
 _NOT_JUST_TEXT = (*_NOT_JUST_CODE, '" ', *REQUESTS, "Avg prompt throughput: ", "[resource")
 
 

@@ -162,6 +162,11 @@ _MAX_PREFIX = 200
 _GLUED = expression(
     r"(?:it/s|s/it|toks/s|\?it/s)[^\[\]]{0,40}\](?=(?:DEBUG|INFO|WARNING|ERROR) \d\d-\d\d )"
 )
+FOLDED_BY_RAY = "x across cluster]"
+# What Ray adds to the line that stands for several like it.
+_FOLDED_BY_RAY = expression(
+    r" \[repeated \d{1,9}x across cluster\](?: \(Ray deduplicates logs[^\n]{0,300})?$"
+)
 _MAX_PARTS = 2000
 # The margin of an exception group's parts, and the rules between them.
 _GROUP = expression(r" {1,80}(?:\|(?: |$)|\+ (?=Exception Group)|\+-[-+]*(?: \d+ -+)?$)")
@@ -323,6 +328,8 @@ def _parse(
     _, _, process, pid, rank, place, uvicorn = prefix
     if rest[-1:].isspace():
         rest = rest.rstrip()
+    if FOLDED_BY_RAY in rest:
+        rest = _FOLDED_BY_RAY.sub("", rest)
     if any(word in rest for word in WRITTEN_WORDS):
         rest = _WRITTEN.sub(r"\1'...'", rest)
     if rest[:1] == " " and ("|" in rest or "+" in rest):
