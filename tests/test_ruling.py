@@ -183,3 +183,25 @@ def test_an_interface_is_one_that_nccl_lists(listed: str, named: str) -> None:
     assert f"NCCL_SOCKET_IFNAME={named} GLOO_SOCKET_IFNAME={named} vllm serve MODEL" in [
         step.command for step in found.values()
     ]
+
+
+HUB = "huggingface_hub.errors."
+OFFLINE = "Offline mode is on, but the cache lacks the files: switch it off for one start."
+
+
+@pytest.mark.parametrize(
+    ("line", "offline"),
+    [
+        (f"{HUB}OfflineModeIsEnabled: Cannot reach https://huggingface.co/api/models/a/b: offline mode is enabled.", True),
+        (f"{HUB}LocalEntryNotFoundError: Cannot find the requested files in the disk cache and outgoing traffic has been disabled.", True),
+        (f"{HUB}LocalEntryNotFoundError: An error happened while trying to locate the file on the Hub", False),
+        (f"{HUB}HfHubHTTPError: 503 Server Error: Service Unavailable for url: https://huggingface.co/api/models/a/b", False),
+        ("requests.exceptions.ConnectionError: HTTPSConnectionPool(host='huggingface.co', port=443): Max retries exceeded with url: /a/b/resolve/main/config.json (Caused by ConnectTimeoutError(1))", False),
+    ],
+)  # fmt: skip
+def test_offline_mode_is_switched_off_only_where_the_log_says_that_it_is_on(
+    line: str, *, offline: bool
+) -> None:
+    offered = steps(line)
+    assert (OFFLINE in offered) is offline
+    assert any(do.startswith("Test the way to") for do in offered) is not offline
