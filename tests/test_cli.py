@@ -383,6 +383,8 @@ def test_ctrl_c_between_two_files_keeps_what_was_found(
 
 
 def test_ctrl_c_prints_what_was_found_and_exits_with_130() -> None:
+    # A process that was started in the background may have been told to ignore it.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     with subprocess.Popen(
         [sys.executable, "-m", "vllm_triage"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:  # fmt: skip
@@ -390,6 +392,7 @@ def test_ctrl_c_prints_what_was_found_and_exits_with_130() -> None:
         # More than a pipe holds: once it is written, the beginning has been read.
         process.stdin.write(LOG.read_bytes() + b"\nfiller" * 100_000)
         process.stdin.flush()
+        signal.signal(signal.SIGINT, before)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate()
 

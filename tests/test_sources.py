@@ -2,16 +2,22 @@
 
 import bz2
 import gzip
+import importlib
 import io
 import lzma
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
-from backports import zstd  # type: ignore[import-not-found,unused-ignore]
 
 from vllm_triage.errors import SourceError
 from vllm_triage.paths import expand
 from vllm_triage.sources import MAX_LINE, Reader
+
+zstd: Any = importlib.import_module(
+    "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
+)
 
 
 def lines(data: bytes) -> list[tuple[int, str]]:
