@@ -12,7 +12,7 @@ from vllm_triage import memory
 
 _WAYS = ("fullmatch", "match", "search", "findall", "finditer", "split", "sub")
 # Not asked of a log's text, but of our own.
-_OWN_TEXTS = ("syntax", "templates", "command_check")
+OWN_TEXTS = ("syntax", "templates", "command_check")
 
 
 class Expression(NamedTuple):
@@ -44,7 +44,7 @@ def expressions() -> list[Expression]:
     found: dict[tuple[str, str], Expression] = {}
     for info in pkgutil.walk_packages(vllm_triage.__path__, "vllm_triage."):
         short = info.name.removeprefix("vllm_triage.")
-        if short in ("__main__", *_OWN_TEXTS):
+        if short in ("__main__", *OWN_TEXTS):
             continue
         module = importlib.import_module(info.name)
         ways = _ways(inspect.getsource(module))

@@ -1,15 +1,18 @@
 """No regex takes more than linear time, whatever text it is given."""
 
+import importlib
 import os
 
 import pytest
 import regex
 
-from tests.expressions import Expression, expressions
+from tests.expressions import OWN_TEXTS, Expression, expressions
 from vllm_triage.catalogue import Catalogue
+from vllm_triage.expressions import every
 from vllm_triage.growth import near_misses, searching, worst
 from vllm_triage.kinds import Kind
 from vllm_triage.matches import compiled
+from vllm_triage.syntax import parse
 
 # All of a pattern's hits are fed to it, not only the first, and what bounded repeats take too.
 DEEP = bool(os.environ.get("TRIAGE_DEEP"))
@@ -26,6 +29,13 @@ CUT = {
     "tracebacks._ANY_NAME": 400,
     "tracebacks._CHECKOUT": 500,
 }
+
+
+def _texts_of(module: str) -> set[str]:
+    values = vars(importlib.import_module(f"vllm_triage.{module}")).values()
+    return {
+        one.pattern for one in values if hasattr(one, "groupindex") and hasattr(one, "pattern")
+    }
 
 
 def superlinear(text: str) -> bool:
@@ -45,6 +55,16 @@ def superlinear(text: str) -> bool:
         r"error: (?P<detail>[^']*)' in (?P<path>\S+)\.py",
         r"(?:Value|Type)Error: (?=.*memory)",
         r"A(?:BC*D?)*E",
+        r"(\w+\s?)*x",
+        r"(?P<name>\w+) (?P=name)!",
+        r"(\d+)(?:,\1)*;",
+        r"(?<=a\w*)x",
+        r"error(?<!ignored.*error)x?",
+        r"foo(?=.*bar)",
+        r"vllm:v(\d)(?:-\S*)?$",
+        r"(?s)(?:.+)+\dq",
+        r"(?:日+)+x",
+        r"(?:\N{DIGIT ONE}+)+!",
     ],
 )
 def test_a_regex_that_backtracks_is_found(text: str) -> None:
@@ -86,8 +106,41 @@ def test_a_regex_of_the_code_is_linear(expression: Expression) -> None:
     assert worst(expression.search, near_misses(expression.text), longest) is None
 
 
+def test_each_regex_is_read_so_that_its_near_misses_are_its_own(catalogue: Catalogue) -> None:
+    texts = [one.regex for rule in catalogue.rules.values() for one in rule.worded]
+    texts += [one.text for one in EXPRESSIONS]
+
+    assert len(texts) > 1_000
+    for text in texts:
+        parse(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        r"(?x) ( a + )+ $",
+        r"(a)(?(1)b|c)",
+        r"\((?:[^()]|(?R))*\)",
+        r"(?P<x>a)(?&x)",
+        r"(?:error){e<=2}",
+        r"a(*SKIP)b",
+        r"(?V1)[\w--\d]+x",
+        r"(?r)a+b",
+        "(" * 100 + "a" + ")" * 100,
+    ],
+)
+def test_what_cannot_be_judged_is_not_read(text: str) -> None:
+    regex.compile(text)
+    with pytest.raises(ValueError):  # noqa: PT011  # what it is follows from the text
+        parse(text)
+
+
 def test_the_regexes_of_the_code_are_found() -> None:
     names = {one.name.partition("[")[0] for one in EXPRESSIONS}
+    found = {one.compiled.pattern for one in EXPRESSIONS}
+    own = {info for module in OWN_TEXTS for info in _texts_of(module)}
+
+    assert {text for text, _ in every()} <= found | own
 
     assert {"lines._PROCESS", "memory._WORDINGS", "redact._RULES", "pipes._TIME"} <= names
     assert {one.name: one.way for one in EXPRESSIONS}["redact._RULES"] == "sub"

@@ -39,7 +39,12 @@ MISTAKES = {
     "a title that may be empty": ('title    = "No space left on the disk"', 'title    = "No space on {path:}"', ("title", "fallback")),
     "a summary that may be empty": ("{path:a file}", "{path:}", ("summary", "fallback")),
     "a title too long": ("No space left on the disk", "No space " * 12, ("title", "70")),
-    "a regex that backtracks": ("QUOTA-1 on ", "(?:QUOTA-1 ?)+(?:QUOTA-1 ?)+(?:QUOTA-1 ?)+on ", ("our-quota", "bounded")),
+    "a regex that backtracks": ("QUOTA-1 on ", "(?:QUOTA-1 ?)+(?:QUOTA-1 ?)+(?:QUOTA-1 ?)+on ", ("our-quota", "regex (?:QUOTA-1 ?)+", "bounded")),
+    "a regex that calls itself": ("'QUOTA-1 on ", "'(?:Q(?R)?)?QUOTA-1 on ", ("our-quota", "(?R)", "without it")),
+    "a regex that is approximate": ("'QUOTA-1 on ", "'(?:QUOTA-1){e<=1} on ", ("our-quota", "{e<=1}", "without it")),
+    "a regex with a slow backreference": ("'QUOTA-1 on ", r"'(?:(\w+) \1 )?QUOTA-1 on ", ("our-quota", "linear", "bounded")),
+    "a regex nested too deep to compile": ("'QUOTA-1 on (?P<path>/[^ \\n]+)'", "'" + "(" * 3000 + "QUOTA-1 on (?P<path>/)" + ")" * 3000 + "'", ("our-quota", "nested")),
+    "flags that do not go together": ("'QUOTA-1 on ", "'(?u)(?a)QUOTA-1 on ", ("our-quota", "compile", "flags")),
     "broken TOML": ('title    = "No', "title    = No", ("TOML", "line 2")),
     "a flag that no release has": ('command = "df -h {path:/}"', 'command = "vllm serve MODEL --disable-flash-attn"', ("fix 1", "--disable-flash-attn")),
     "a flag that not all claimed releases have": ('command = "df -h {path:/}"', 'since = "0.4.3"\nchange = { "--speculative-model" = "DRAFT" }', ("fix 1", "--speculative-model", "0.8.5")),
@@ -70,3 +75,16 @@ def test_a_mistake_is_explained(mistake: str, tmp_path: Path) -> None:
     assert "disk_full.toml" in said
     assert all(text in said for text in told), said
     assert len(said.splitlines()) <= 3, said
+
+
+def test_a_regex_that_is_slow_on_its_own_hit_is_told_so(tmp_path: Path) -> None:
+    (tmp_path / "host").mkdir()
+    slow = RULE.replace("'QUOTA-1 on (", "'QUOTA-1 on (?:[^!]|[^!])*!(").replace(
+        "/models is over", "/models is over by " + "1" * 60
+    )
+    (tmp_path / "host" / "disk_full.toml").write_text(slow)
+    done = run("check-rules", tmp_path)
+
+    assert done.returncode == 2
+    assert "our-quota: takes over 1 s on its hit 'QUOTA-1 on /models" in done.stdout
+    assert "our-quota: regex QUOTA-1 on (?:[^!]|[^!])*" in done.stdout

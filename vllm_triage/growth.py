@@ -62,8 +62,10 @@ class _Spot(NamedTuple):
     since: str
     """The end of `before`, from the repeat before this one."""
     after: str
-    is_inner: bool
+    is_inner: bool = False
     """Whether it is within another repeat."""
+    is_looked_at: bool = False
+    """Whether it is within what is looked at without being taken."""
 
 
 def near_misses(text: str, seeds: Iterable[str] = (), *, deep: bool = True) -> list[NearMiss]:
@@ -84,7 +86,7 @@ def near_misses(text: str, seeds: Iterable[str] = (), *, deep: bool = True) -> l
                 found[NearMiss("", piece, "\0")] = None
     characters = _characters(tree)
     for full in (False, True):
-        for spot in _spots(tree, _Spot(Repeat(tree, 1, 1), "", "", "", False), full=full):
+        for spot in _spots(tree, _Spot(Repeat(tree, 1, 1), "", "", ""), full=full):
             if deep or spot.is_inner or spot.repeat.most is None:
                 found.update(dict.fromkeys(_at(spot, characters)))
     return [one for one in found if len(one.piece) <= _MAX_TEXT]
@@ -93,11 +95,14 @@ def near_misses(text: str, seeds: Iterable[str] = (), *, deep: bool = True) -> l
 def _at(spot: _Spot, characters: frozenset[str]) -> Iterator[NearMiss]:
     body = spot.repeat.body
     takes = body.characters if isinstance(body, One) else frozenset()
-    spoilt = next((one for one in "\n\0 !a'\"" if one not in takes), "")
+    # `$` stands before the end of a line, so that another character must do too.
+    spoilers = [one for one in "\n\0 !a'\"" if one not in takes][:2]
     tails = [
-        spoilt + spot.after,
-        spoilt,
-        *([spot.after[:-1] + "\0"] if spot.after else []),
+        *(spoiler + more for spoiler in spoilers for more in (spot.after, "")),
+        # What a regex asks for is looked for first: all but one character of it stays.
+        *((spot.after[:-1] + "\0", spot.after[1:]) if spot.after else ()),
+        # To a look ahead or behind, it is what stands before that must not fit.
+        *((spot.after,) if spot.is_looked_at else ()),
     ]
     if isinstance(body, One):
         edges = {*spot.before[-1:], *spot.after[:1]}
@@ -112,6 +117,8 @@ def _at(spot: _Spot, characters: frozenset[str]) -> Iterator[NearMiss]:
             yield NearMiss("", piece, tail)
             if spot.before:
                 yield NearMiss(spot.before, piece, tail)
+        if spot.is_looked_at and spot.before and spot.after:
+            yield NearMiss(spot.before, spot.after, "")
         for piece in starts:
             yield NearMiss("" if piece.startswith(spot.before) else spot.before, piece, tail)
 
@@ -142,7 +149,9 @@ def _spots(node: Node, at: _Spot, *, full: bool) -> Iterator[_Spot]:
             is_inner = at.is_inner or node.most is None or node.most > 1
             yield from _spots(node.body, at._replace(is_inner=is_inner), full=full)
         case Look():
-            yield from _spots(node.body, at, full=full)
+            inside = at._replace(is_looked_at=True)
+            for start in dict.fromkeys((inside, inside._replace(before="", since=""))):
+                yield from _spots(node.body, start, full=full)
         case One():
             return
 

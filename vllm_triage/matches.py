@@ -293,7 +293,7 @@ class Matcher:
             import logging
 
             logging.getLogger(__name__).warning(
-                "pattern %s took over %g s on one line and is skipped from now on",
+                "pattern %s took over %g s on one line and is skipped from now on; vllm-triage check-rules FOLDER tells why",
                 item.id,
                 TIMEOUT_S,
             )

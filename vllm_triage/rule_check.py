@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from vllm_triage import artefact_check, command_check, statistics, templates
+from vllm_triage import artefact_check, command_check, statistics, syntax, templates
 from vllm_triage.assembler import Assembler
 from vllm_triage.catalogue import Catalogue, files, load, read, unusable
 from vllm_triage.conditions import satisfies
@@ -15,7 +15,7 @@ from vllm_triage.facts import FAMILIES, build, seconds_field
 from vllm_triage.growth import near_misses, searching, worst
 from vllm_triage.kinds import Kind, Phase
 from vllm_triage.lines import parse
-from vllm_triage.matches import Match, Matcher, compiled
+from vllm_triage.matches import TIMEOUT_S, Match, Matcher, compiled
 from vllm_triage.phases import phase_of
 from vllm_triage.plain import fields as field_names
 from vllm_triage.rules import Extension, Fix, Form, Pattern, Rule, Topic
@@ -25,6 +25,7 @@ from vllm_triage.tables import folder
 from vllm_triage.thresholds import resolved
 
 MAX_TITLE = 70
+_MAX_SHOWN = 100
 _RUN_VALUES = frozenset(
     ("model", "port", "host", "max_model_len", "tensor_parallel_size", "pipeline_parallel_size",
      "gpu_memory_utilization", "max_num_seqs", "max_num_batched_tokens", "quantization", "dtype",
@@ -238,7 +239,9 @@ def _hit(kind: Kind, pattern: Pattern, hit: str, matcher: Matcher) -> Iterator[s
         if any(_id(one) == own for one in found)
     ]
     if not results:
-        yield f"does not match its hit {_short(hit)}"
+        is_slow = own in matcher.timed_out
+        problem = f"takes over {TIMEOUT_S:g} s on" if is_slow else "does not match"
+        yield f"{problem} its hit {_short(hit)}"
         return
     for _, found in results:
         match = next(one for one in found if _id(one) == own)
@@ -259,7 +262,7 @@ def _id(match: Match) -> str:
 
 def _short(text: str) -> str:
     line = " ".join(text.split())
-    return repr(line if len(line) <= 100 else line[:97] + "...")
+    return repr(line if len(line) <= _MAX_SHOWN else line[: _MAX_SHOWN - 3] + "...")
 
 
 def _events(text: str) -> tuple[list[Event], Run]:
@@ -330,11 +333,18 @@ def _phase(match: Match, run: Run) -> Phase | None:
 
 
 def _linear(pattern: Pattern) -> Iterator[str]:
+    text = pattern.regex.replace("\n", " ")
+    regex = f"regex {text if len(text) <= _MAX_SHOWN else text[: _MAX_SHOWN - 3] + '...'}"
+    try:
+        syntax.parse(pattern.regex)
+    except ValueError as error:
+        yield f"{regex}: cannot be shown to take linear time with {error}; write the regex without it"
+        return
     seeds = (*pattern.hits[:2], *pattern.keywords, *pattern.any_of)
     miss = worst(searching(compiled(pattern.regex)), near_misses(pattern.regex, seeds))
     if miss is not None:
         start = f"{_short(miss.head)} and then " if miss.head else ""
         yield (
-            f"takes more than linear time on {start}repeated {_short(miss.piece)}; use bounded repeats, "
-            r"such as \w{1,80} for \w+, and no two in a row that take the same characters"
+            f"{regex}: takes more than linear time on {start}repeated {_short(miss.piece)}; use bounded repeats, "
+            r"such as \w{1,80} for \w+, no two in a row that take the same characters and none within another"
         )

@@ -1,5 +1,6 @@
 """Syntax: what a regex is made of, as far as it tells which texts the regex nearly matches."""
 
+import sys
 from functools import cache
 from typing import NamedTuple
 
@@ -9,13 +10,16 @@ from vllm_triage.expressions import expression
 
 _CHARACTERS = "".join(chr(code) for code in range(128)) + "é│█"
 _PREFERRED = "a0A_x./:-= \n'\"([{<,"
-_ZERO_WIDTH = frozenset("AZzbBGmMK")
+_MAX_DEPTH = 50
 _TOKEN = expression(
-    r"(?P<open>\((?:\?(?:P?<(?![=!])\w+>|<?[=!]|[>|]|#[^)]*|P=\w+|[a-zA-Z0-9-]*:?))?)"
+    r"(?P<open>\((?:\?(?:P?<(?![=!])(?P<name>\w+)>|<?[=!]|[:>|]|#[^)]*|P=(?P<same>\w+)|(?P<flags>[aimsu-]+):?))?(?![?*]))"
     r"|(?P<close>\))|(?P<either>\|)"
     r"|(?P<repeat>[*+?]|\{(?P<least>\d*)(?P<comma>,?)(?P<most>\d*)\}(?<!\{,?\}))[?+]?"
     r"|(?P<zero>[\^$]|\\[AZzbBGmMK])"
-    r"|(?P<one>\[\^?\]?(?:\\.|\[:\^?\w+:\]|[^\]\\])*\]|\\[pP]\{[^}]*\}|\\x..|\\u.{4}|\\.|.)",
+    r"|(?P<unread>\((?:\?[^)]{0,20}\)?|\*\w*\)?)|\{\d*(?:<=?\d*)?[eids](?=[<,:+=}])[^}]*\}?)"
+    r"|\\(?:g<(?P<again>\w+)>|(?P<number>(?!\d[0-7]{2})[1-9]\d?))"
+    r"|(?P<one>\[\^?\]?(?:\\.|\[:\^?\w+:\]|[^\]\\])*\]|\\[pPN]\{[^}]*\}|\\[pP][A-Z]"
+    r"|\\x..|\\u.{4}|\\U.{8}|\\[0-7]{1,3}|\\.|.)",
     regex.DOTALL,
 )
 
@@ -65,64 +69,99 @@ _NOTHING = Row(())
 
 @cache
 def _matched(source: str) -> frozenset[str]:
-    return frozenset(regex.findall(source, _CHARACTERS))
+    found = frozenset(regex.findall(source, _CHARACTERS))
+    if found:
+        return found
+    one = regex.search(source, _every_character())
+    return frozenset((one[0],)) if one else found
+
+
+@cache
+def _every_character() -> str:
+    return "".join(chr(code) for code in range(sys.maxunicode + 1) if not 0xD800 <= code < 0xE000)
 
 
 def parse(text: str) -> Node:
-    """Read a regex that compiles. Backreferences and inline flags count as nothing.
+    """Read a regex that compiles. Of inline flags only `s` tells; a backreference is what its group is.
 
-    Raises ValueError for what is written in no way that the rules or the code use.
+    Raises ValueError for what is not read: recursion, conditions, approximate matching, verbs,
+    flags that change how the rest is written, and what is nested too deep.
     """
-    tokens = list(_TOKEN.finditer(text))
-    node, end = _either(tokens, 0)
-    if end != len(tokens):
-        message = f"unbalanced parenthesis in {text!r}"
+    parser = _Parser(list(_TOKEN.finditer(text)))
+    node = parser.either()
+    if parser.position != len(parser.tokens):
+        message = "an unbalanced parenthesis"
         raise ValueError(message)
     return node
 
 
-def _either(tokens: list[regex.Match[str]], start: int) -> tuple[Node, int]:
-    ways: list[Node] = []
-    items: list[Node] = []
-    position = start
-    while position < len(tokens):
-        token = tokens[position]
-        position += 1
-        if token["close"]:
-            position -= 1
-            break
-        if token["either"]:
-            ways.append(Row(tuple(items)))
-            items = []
-        elif token["repeat"]:
-            if not items:
-                message = "a repeat of nothing"
+class _Parser:
+    """Reads tokens from left to right."""
+
+    def __init__(self, tokens: list[regex.Match[str]]) -> None:
+        self.tokens = tokens
+        self.position = 0
+        self._groups: dict[str, Node] = {}
+        """By number and name, once they are closed."""
+        self._opened = 0
+        self._depth = 0
+        flags = "".join(token["flags"] or "" for token in tokens)
+        self._any = "(?s:.)" if "s" in flags else "."
+
+    def either(self) -> Node:
+        ways: list[Node] = []
+        items: list[Node] = []
+        while self.position < len(self.tokens):
+            token = self.tokens[self.position]
+            if token["close"]:
+                break
+            self.position += 1
+            if token["unread"]:
+                message = token["unread"]
                 raise ValueError(message)
-            items.append(_repeat(token, items.pop()))
-        elif token["open"]:
-            node, position = _group(tokens, position)
-            items.append(node)
-        elif token["zero"]:
-            items.append(_NOTHING)
+            if token["either"]:
+                ways.append(Row(tuple(items)))
+                items = []
+            elif token["repeat"]:
+                if not items:
+                    message = f"a repeat of nothing, {token[0]}"
+                    raise ValueError(message)
+                items.append(_repeat(token, items.pop()))
+            elif token["open"]:
+                items.append(self._group(token))
+            elif token["zero"]:
+                items.append(_NOTHING)
+            elif named := token["again"] or token["number"]:
+                items.append(self._groups.get(named, _NOTHING))
+            else:
+                items.append(One(self._any if token["one"] == "." else token["one"]))
+        ways.append(Row(tuple(items)))
+        return ways[0] if len(ways) == 1 else Either(tuple(ways))
+
+    def _group(self, token: regex.Match[str]) -> Node:
+        opened = token["open"]
+        names = (token["name"],) if token["name"] else ()
+        if opened == "(" or names:
+            self._opened += 1
+            names = (str(self._opened), *names)
+        if token["same"]:
+            node = self._groups.get(token["same"], _NOTHING)
+        elif opened.startswith("(?#") or (token["flags"] and not opened.endswith(":")):
+            # The comment's own text is within the token.
+            node = _NOTHING
+        elif self._depth == _MAX_DEPTH:
+            message = f"more than {_MAX_DEPTH} groups within one another"
+            raise ValueError(message)
         else:
-            items.append(One(token["one"]))
-    ways.append(Row(tuple(items)))
-    return (ways[0] if len(ways) == 1 else Either(tuple(ways))), position
-
-
-def _group(tokens: list[regex.Match[str]], position: int) -> tuple[Node, int]:
-    opened = tokens[position - 1]["open"]
-    if opened.startswith(("(?#", "(?P=")) or regex.fullmatch(r"\(\?[a-zA-Z0-9-]+", opened):
-        # The comment's own text is within the token.
-        node: Node = _NOTHING
-        end = position
-    else:
-        node, end = _either(tokens, position)
-    if end >= len(tokens) or not tokens[end]["close"]:
-        message = "unbalanced parenthesis"
-        raise ValueError(message)
-    is_look = opened in ("(?=", "(?!", "(?<=", "(?<!")
-    return (Look(node) if is_look else node), end + 1
+            self._depth += 1
+            node = self.either()
+            self._depth -= 1
+        if self.position >= len(self.tokens) or not self.tokens[self.position]["close"]:
+            message = "an unbalanced parenthesis"
+            raise ValueError(message)
+        self.position += 1
+        self._groups.update(dict.fromkeys(names, node))
+        return Look(node) if opened in ("(?=", "(?!", "(?<=", "(?<!") else node
 
 
 def _repeat(token: regex.Match[str], body: Node) -> Repeat:
