@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import io
 import os
 import signal
 import sys
@@ -262,9 +263,13 @@ def _progress() -> Callable[[int], None] | None:
 def main(args: list[str] | None = None) -> None:
     """Run the command and end the process with its exit code."""
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:
+        stream = getattr(sys, name)
+        if stream is None:
             # The caller closed it: what is said there goes nowhere, the exit code still tells.
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
+        elif isinstance(stream, io.TextIOWrapper) and stream.encoding.lower() != "utf-8":
+            # Logs hold any character, and a report has the same bytes whatever the locale.
+            stream.reconfigure(encoding="utf-8", errors=stream.errors)
     try:
         code = main_group.main(args=args, prog_name=NAME, standalone_mode=False)
         sys.stdout.flush()
