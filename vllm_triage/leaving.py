@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
 
+from vllm_triage.expressions import expression
 from vllm_triage.prompts import PromptFilter
 from vllm_triage.redact import REDACTED, redact
 
@@ -11,6 +12,7 @@ Redact = Callable[[str], str]
 _MAX_KEPT = 512
 # A shorter value may stand in a secret by chance.
 _MIN_PART = 6
+_WORD = expression(r"[^\s'\"(),;:=&@\[\]{}<>\\]{8,4000}")
 
 
 @lru_cache(_MAX_KEPT)
@@ -32,12 +34,21 @@ class Veil:
         self._redact = redact
         pairs = ((text, redact(text)) for text in texts)
         self._pairs = [(text, shown) for text, shown in pairs if text != shown]
+        self._words = {
+            word
+            for text, shown in self._pairs
+            for word in _WORD.findall(text)
+            if word not in shown
+        }
 
     def __call__(self, text: str) -> str:
         """The text as it may leave."""
         shown = self._redact(text)
         if len(shown) >= _MIN_PART and any(shown in before and shown not in after for before, after in self._pairs):  # fmt: skip
             return REDACTED
+        for word in self._words:
+            if word in shown:
+                shown = shown.replace(word, REDACTED)
         return shown
 
     def of(self, value: Any) -> Any:

@@ -12,7 +12,7 @@ __all__ = ["REDACTED", "Redactor", "redact"]
 _TRIGGER = expression(
     r"hf_|[sr]k[-_]|pk-lf|api_org_|nvapi-|gh[pousr]_|github_pat_|gl[a-z]{1,5}-|xox[a-z]-|xapp-|eyJ|AKIA|ASIA|AIza|ya29\.|gsk_|dckr_|pypi-|npm_"
     r"|whsec_|SG\.|dapi|hv[sbr]\.|tskey|dop_v1|r8_|pplx-|lsv2_|GOCSPX|1//0|ATATT|NRAK|shp[a-z]{2}_|aGZf"
-    r"|://|hooks\.slack|webhook|bearer|basic |authorization|cookie|key|token|passw|passphrase|secret|credential|_?pass|_?pwd|auth|creds|jwt"
+    r"|:/|hooks\.slack|webhook|bearer|basic |authorization|cookie|key|token|passw|passphrase|secret|credential|_?pass|_?pwd|auth|creds|jwt"
     r"|sig=|signature=|policy=|X-Amz-|-u |--user|--proxy-user|login",
     regex.IGNORECASE,
 )
@@ -90,10 +90,10 @@ _RULES: tuple[tuple[regex.Pattern[str], str], ...] = (
     ),
     # The password can hold an @ itself.
     (
-        expression(r"(?i)(?<=[a-z0-9+.-]://)[^\s/:@'\"]{0,100}:[^\s/'\"]{1,200}@"),
+        expression(r"(?i)(?<=[a-z0-9+.-]:/{1,2})[^\s/:@'\"]{0,100}:[^\s/'\"]{1,200}@"),
         f"{REDACTED}@",
     ),
-    (expression(r"(?i)(?<=[a-z0-9+.-]://)[^\s/:@'\"]{16,200}@"), f"{REDACTED}@"),
+    (expression(r"(?i)(?<=[a-z0-9+.-]:/{1,2})[^\s/:@'\"]{16,200}@"), f"{REDACTED}@"),
     (
         expression(r"(?i)(\blogin\s{1,9}\S{1,100}\s{1,9}password\s{1,9})\S{1,200}"),
         rf"\1{REDACTED}",
