@@ -522,3 +522,12 @@ def test_a_table_of_gpus_may_stand_in_the_file_of_the_log(tmp_path: Path) -> Non
     file.write_text(LOG + listing + LOG, "utf-8")
 
     assert [one.kind for one in triage(file).incidents] == [Kind.GPU_HARDWARE]
+
+
+@pytest.mark.parametrize("value", ["1e308", "1e-320"])
+def test_a_number_beyond_all_measure_makes_nothing_infinite(value: str) -> None:
+    text = f"vllm:kv_cache_usage_perc {value}\nvllm:time_to_first_token_seconds_sum 3\nvllm:time_to_first_token_seconds_count {value}\n"
+
+    values = [one for found in series(observed(text)) for one in found.values.values()]
+
+    assert all(isinstance(one, str) or one < inf for one in values)

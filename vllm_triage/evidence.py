@@ -32,6 +32,8 @@ _SLOW = (
 
 # How what stands among a log's lines begins.
 _SIGNS = (b"# HELP ", b"# TYPE ", b"vllm:", b"| NVIDIA-SMI ", b"==============NVSMI LOG")
+_SIGN = expression(rb"\n(?:# HELP |# TYPE |vllm:|\| NVIDIA-SMI |={14}NVSMI LOG)")
+_MARKS = (b"#", b"{", b"|", b"=")
 _HEAD = 65_536
 
 # How vLLM's own lines begin, and Python's when it dies; nvidia-smi warns as uvicorn does.
@@ -162,7 +164,7 @@ class Inner:
 
     def feed_block(self, first: int, data: bytes) -> None:
         """Take whole lines, without the last line end, of which the first has this number."""
-        if self._rows or data.startswith(_SIGNS) or any(b"\n" + sign in data for sign in _SIGNS):
+        if self._rows or data.startswith(_SIGNS) or _holds_sign(data):
             for number, row in enumerate(data.split(b"\n"), first):
                 self._line(number, row)
 
@@ -183,6 +185,11 @@ class Inner:
         form = format_of("\n".join(text for _, text in rows)[:_HEAD]) if rows else None
         if form is not None and not form.is_log:
             self._evidence.take(self._name, rows, form, is_open=is_open)
+
+
+def _holds_sign(data: bytes) -> bool:
+    # Single bytes are found ten times as fast, and most of a healthy server's lines have none.
+    return any(mark in data for mark in _MARKS) and _SIGN.search(data) is not None
 
 
 def _fields(pattern: Pattern, observation: Observation) -> dict[str, str | float | None]:

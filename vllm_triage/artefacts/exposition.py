@@ -4,7 +4,6 @@ https://prometheus.io/docs/instrumenting/exposition_formats/
 """
 
 from collections.abc import Mapping, Sequence
-from math import isfinite
 from typing import NamedTuple
 
 import regex
@@ -32,6 +31,8 @@ _PREFIXES = ("vllm:", "vllm_", "ray_vllm:", "ray_vllm_")
 _START = "process_start_time_seconds"
 _MAX_SCRAPES = 1000
 _MAX_SAMPLES = 100_000
+# What no server counts, and of which quotients would be infinite.
+_MOST, _LEAST = 1e18, 1e-12
 # Ten digits are seconds, as OpenMetrics has it; Prometheus' own form has thousandths.
 _MILLISECONDS = 1e11
 
@@ -159,7 +160,9 @@ def _number(text: str) -> float | None:
         value = float(text)
     except ValueError:
         return None
-    return value if isfinite(value) and value >= 0 else None
+    if not 0 <= value <= _MOST:
+        return None
+    return value if value >= _LEAST else 0.0
 
 
 def _plain(name: str) -> str:
