@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 
 from vllm_triage.artefacts.formats import format_of
-from vllm_triage.artefacts.observations import SUBJECTS
 from vllm_triage.catalogue import Catalogue
 from vllm_triage.evidence import Evidence
 from vllm_triage.expressions import expression
@@ -62,8 +61,6 @@ def problems(
     kind: Kind, pattern: Pattern, catalogue: Catalogue, run_of: Callable[[str], Run]
 ) -> Iterator[str]:
     """What is wrong with a pattern that judges artefacts, a sentence each."""
-    if pattern.artefact not in SUBJECTS:
-        yield f"artefact {pattern.artefact!r} is none of {', '.join(SUBJECTS)}"
     if not (pattern.at_least or pattern.at_most or pattern.equals):
         yield "asks nothing of the artefact; give at_least, at_most or equals"
     own = f"{kind}:{pattern.name}"

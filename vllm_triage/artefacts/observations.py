@@ -1,6 +1,6 @@
 """Observations: what an artefact says, as named values with the lines that show them."""
 
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
 from vllm_triage.lines import Line
 
@@ -10,8 +10,6 @@ Value = str | float
 Subject = Literal["metrics", "benchmark", "gpu", "environment", "model", "health", "run"]
 """What an observation is of: an engine's metrics, a benchmark's result, one GPU, one node's
 environment, a model's files, an answer or state of a server. `run` tells facts of the run itself."""
-
-SUBJECTS: tuple[str, ...] = get_args(Subject)
 
 
 class Observation(NamedTuple):
