@@ -9,6 +9,8 @@ from vllm_triage import Scanner
 from vllm_triage.catalogue import load
 from vllm_triage.kinds import Kind
 from vllm_triage.matches import Match, Unknown
+from vllm_triage.tracebacks import Frame
+from vllm_triage.trails import Tree
 
 CATALOGUE = load()
 BANNER = "(APIServer pid=1) INFO 12-01 06:00:00 [api_server.py:1] vLLM API server version 0.10.2"
@@ -199,3 +201,25 @@ def test_a_worker_that_keeps_speaking_is_not_ended_for_those_that_are_silent(
     assert noted == on_the_long_road(again)
     kinds = [(one[0], len(one[3])) for one in noted[0] if one[0] is not None]  # type: ignore[index]
     assert kinds == [(Kind.OOM_LOAD, 2)] * 2
+
+
+def test_a_tree_with_very_many_lines_begins_anew_and_keeps_what_was_before_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("vllm_triage.trails._MAX_TREE", 3)
+    tree = Tree()
+    frame = Frame("a.py", 1, "f")
+    one = tree.follow(tree.root, b" one", "one", frame)
+    two = tree.follow(one, b" two", "two", None)
+    three = tree.follow(two, b" three", "three", frame)
+    assert tree.follow(one, b" two", "two", None) is two
+
+    other = tree.follow(tree.root, b" other", "other", None)
+
+    assert list(tree.root.values()) == [other]
+    assert not one
+    assert not two
+    # A process that is behind a line still knows the way that led there.
+    assert three.frames == (frame, frame)
+    assert two.source == [two]
+    assert tree.follow(tree.root, b" one", "one", frame) is not one

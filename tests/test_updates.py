@@ -6,10 +6,11 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conftest import Fixture, fixtures, name_of
-from vllm_triage import Scanner, triage
+from vllm_triage import Kind, Scanner, triage
 from vllm_triage.contract import validated
 from vllm_triage.model import Incident, Update
 from vllm_triage.plain import fields
+from vllm_triage.updates import Teller
 
 
 def latest(updates: list[Update]) -> dict[str, Update]:
@@ -159,3 +160,68 @@ def test_repeats_wait_for_a_silence() -> None:
     (more,) = scanner.quiet(100)
     assert (more.revision, more.count) == (2, 50)
     assert list(scanner.quiet(100)) == []
+
+
+def found(text: str = CAUSE, **changes: object) -> Incident:
+    (one,) = triage(iter([text])).incidents
+    return one.model_copy(update=changes)
+
+
+def test_an_incident_that_turned_out_to_be_none_is_withdrawn_once_and_may_come_back() -> None:
+    teller = Teller()
+    cause = found()
+    (first,) = teller.news([cause], cause.id)
+    (gone,) = teller.news([], None)
+
+    assert (gone.id, gone.revision, gone.withdrawn, gone.root_cause) == (first.id, 2, True, None)
+    assert list(teller.news([], None)) == []
+    (back,) = teller.news([cause], cause.id)
+    assert (back.id, back.revision, back.withdrawn) == (first.id, 3, False)
+
+
+def test_what_was_held_back_and_turned_out_to_be_none_is_never_told() -> None:
+    teller = Teller()
+    dead = found(EARLY_DEATH)
+
+    assert list(teller.news([dead], dead.id, line=1)) == []
+    assert list(teller.news([], None, line=2)) == []
+    assert not teller.is_due(5000, 5000)
+    assert list(teller.news([], None, line=5000, quiet=5000, is_end=True)) == []
+
+
+def test_of_what_is_kept_only_the_repeats_since_are_news() -> None:
+    teller = Teller()
+    cause = found()
+    list(teller.news([cause], cause.id))
+    teller.forget([cause.model_copy(update={"count": 4})])
+
+    # Of the next round number the four are the greater part.
+    assert list(teller.news([cause.model_copy(update={"count": 4})], cause.id, is_end=False)) == []
+    (more,) = teller.news([cause.model_copy(update={"count": 5})], cause.id, is_end=True)
+    assert (more.revision, more.count) == (2, 5)
+    teller.forget([])
+    (anew,) = teller.news([cause], cause.id)
+    assert anew.revision == 1
+
+
+def test_a_root_cause_that_must_wait_is_not_named_before_it_is_told() -> None:
+    teller = Teller()
+    cause, dead = found(), found(EARLY_DEATH)
+    (first,) = teller.news([cause], cause.id, line=1)
+    assert first.root_cause == cause.id
+
+    # While it waits for a cause, the one that was told before stays.
+    assert list(teller.news([dead, cause], dead.id, line=2)) == []
+    (again,) = teller.news([dead], dead.id, line=3)
+    assert (again.id, again.withdrawn, again.root_cause) == (cause.id, True, None)
+
+
+def test_two_that_seem_to_cause_each_other_are_told_at_the_end() -> None:
+    teller = Teller()
+    dead = found(EARLY_DEATH)
+    crash = dead.model_copy(update={"kind": Kind.ENGINE_CRASHED, "id": "b", "caused_by": dead.id})
+    dead = dead.model_copy(update={"caused_by": "b"})
+
+    assert list(teller.news([dead, crash], dead.id, line=1)) == []
+    told = list(teller.news([dead, crash], dead.id, line=2, is_end=True))
+    assert {one.id for one in told} == {dead.id, "b"}
