@@ -282,7 +282,7 @@ def _listed(value: str, below: Sequence[str]) -> list[str]:
         item = _ITEM.fullmatch(text[:4000].rstrip())
         if item is not None:
             words.append("" if item["value"].strip() in _NO_VALUES else _scalar(item["value"]))
-        elif words:
+        elif words and not text.lstrip().startswith("#"):
             words[-1] = f"{words[-1]} {text.strip()}".strip()
     return words
 
