@@ -18,7 +18,7 @@ FOUND: dict[str, tuple[str, bytes]] = {
     "a context length that is infinite": (
         "whole",
         b"INFO 12-01 06:17:30 [utils.py:1] non-default args: {'model': 'a', 'max_model_len': "
-        + b"9" * 400
+        + b"9" * 5_000
         + b", 'port': 1e999}\nusage: vllm serve [model_tag] [options]\n"
         b"vllm serve: error: argument --dtype: invalid choice: 'float17' (choose from 'auto', 'half')\n",
     ),
