@@ -156,6 +156,21 @@ def test_what_is_damaged_is_passed_over(
     assert len(checks) == 2
 
 
+def test_nothing_that_is_kept_is_run(home: Path, rules: Path, tmp_path: Path) -> None:
+    first = load(rules)
+    (path,) = kept(home)
+    trap = tmp_path / "trap"
+    touch = f"import pathlib; pathlib.Path({str(trap)!r}).touch()".encode()
+    call = b"cos\nsystem\n(S'touch " + str(trap).encode() + b"'\ntR."
+    for body in (call, touch, b"[" * 100_000, b'{"__reduce__": ["os.system", "touch"]}'):
+        path.write_bytes(sha256(body).hexdigest().encode() + b"\n" + body)
+        for name in ("rules-x.py", "rules-x.pyc", "rules-x.pickle", "__init__.py", "regex.py"):
+            (path.parent / name).write_bytes(body)
+
+        assert repr(load(rules)) == repr(first)
+    assert not trap.exists()
+
+
 @only_posix
 def test_it_is_the_users_alone(home: Path, rules: Path) -> None:
     load(rules)

@@ -66,7 +66,7 @@ def read(contents: Contents) -> Known | None:
         if [*said] != [*contents]:
             return None
         prefilter = {text: tuple(map(tuple, ways)) for text, ways in asked.items()}
-    except (OSError, ValueError, TypeError, AttributeError):
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
         return None
     return Known(said, prefilter)
 
