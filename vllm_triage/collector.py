@@ -36,6 +36,8 @@ _ORDERLY = frozenset(
 
 
 _Key = tuple[object, ...]
+_MAX_TOLD = 16
+_MAX_TEXT = 2000
 
 
 class Collector:
@@ -227,6 +229,8 @@ class Collector:
         for name, value in item.fields.items():
             if value is not None and name not in group.fields:
                 group.fields[name] = value
+                if isinstance(value, str) and len(group.told) < _MAX_TOLD:
+                    group.told = (*group.told, item.event.text[:_MAX_TEXT])
                 self.changes += 1
         self._count(group, item, item.line)
 

@@ -39,6 +39,8 @@ class Group:
     """Tells it from others of its kind in one run; empty for most, of which there is one."""
     quantization: str | None = None
     fields: dict[str, str | float | None] = field(default_factory=dict)
+    told: tuple[str, ...] = ()
+    """What else was said that fields come from, a few of them."""
     lines: list[Line] = field(default_factory=list)
     patterns: list[str] = field(default_factory=list)
     processes: dict[str, None] = field(default_factory=dict)

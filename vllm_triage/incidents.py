@@ -118,7 +118,7 @@ def _incident(
     observed = group.run.observed
     known = {**observed, **checkpoints.facts(kind, observed, group.fields), **group.fields}
     texts = [without_escapes(line.raw[:MAX_TEXT]) for line in group.lines]
-    veil = Veil(redact, (*texts, group.event.text[:MAX_TEXT]))
+    veil = Veil(redact, (*texts, group.event.text[:MAX_TEXT], *group.told))
     facts = build(kind.area, {name: veil.of(value) for name, value in known.items()})
     values = {
         name: veil(text) for name, text in values_of(facts, group.run, group.processes).items()
