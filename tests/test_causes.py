@@ -205,3 +205,35 @@ def test_what_is_graver_of_one_kind_speaks_for_it_whichever_was_said_first() -> 
         assert report.root.kind is Kind.HOST_DISK_FULL
         assert report.root.severity is Severity.FATAL
         assert report.root.evidence[0].text == failed
+
+
+CHAIN = """Traceback (most recent call last):
+  File "/app/first.py", line 1, in one
+    one()
+app.errors.FirstError: what happened
+
+{}
+
+Traceback (most recent call last):
+  File "/app/second.py", line 2, in two
+    two()
+app.errors.SecondError: what was made of it
+"""
+
+
+@pytest.mark.parametrize(
+    ("between", "name"),
+    [
+        ("The above exception was the direct cause of the following exception:", "FirstError"),
+        ("During handling of the above exception, another exception occurred:", "SecondError"),
+    ],
+)
+def test_of_exceptions_that_no_rule_knows_the_cause_or_the_last_raised_counts(
+    between: str, name: str
+) -> None:
+    prefix = "(EngineCore pid=9) ERROR 12-01 05:01:00 [core.py:700] "
+    rows = [prefix + row for row in CHAIN.format(between).split("\n")]
+    report = triage(iter([*rows, prefix.replace("EngineCore pid=9", "APIServer pid=8") + DEAD]))
+    (unknown,) = [one for one in report.incidents if one.kind is Kind.ENGINE_UNRECOGNISED]
+
+    assert str(getattr(unknown.facts, "exception", "")).endswith(name)

@@ -1,5 +1,7 @@
 """What follows from a run without being printed."""
 
+from typing import Any
+
 import pytest
 
 from vllm_triage.derived import derived, needed_driver
@@ -74,3 +76,56 @@ def test_a_factor_of_rope_scaling_reaches_the_context_asked_for(
     known = {"max_model_len": asked, "derived_max_model_len": allowed}
 
     assert derived(known, None).get("rope_factor") == expected
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        ({"signal": "SIGSEGV"}, "SIGSEGV"),
+        ({"signal": "9"}, "SIGKILL"),
+        ({"exit_code": -11}, "SIGSEGV"),
+        ({"exit_code": 137}, "SIGKILL"),
+        ({"exit_code": 1}, None),
+        # Between those of the system and those for real time there are numbers of no signal.
+        ({"exit_code": -33}, None),
+        ({"exit_code": 128 + 33}, None),
+        ({}, None),
+    ],
+)
+def test_a_signal_is_named_from_what_is_printed_of_it(
+    facts: dict[str, object], expected: str | None
+) -> None:
+    assert derived(facts, None).get("signal_name") == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({}, "141.1 GB of 84.9 GB"),
+        ({"tensor_parallel_size": 2}, None),
+        # With any of these the part in memory is another than that of the checkpoint.
+        ({"quantization": "fp8"}, None),
+        ({"cpu_offload_gb": 80}, None),
+        # No such number of cards: nothing is known of a part.
+        ({"tensor_parallel_size": 10**9}, None),
+        ({"tensor_parallel_size": -1}, None),
+    ],
+)
+def test_weights_exceed_a_card_where_their_part_is_more_than_it_has(
+    arguments: dict[str, Any], expected: str | None
+) -> None:
+    facts = {"checkpoint_bytes": 141_100_000_000, "total_bytes": 84_900_000_000}
+    run = Run("x.log", 1, arguments=arguments)
+
+    assert derived(facts, run).get("weights_exceed_card") == expected
+
+
+def test_a_folder_that_a_shell_would_take_apart_is_in_no_command() -> None:
+    plain = derived({"model": "/models/a"}, None)
+    odd = derived({"model": "/models/a; rm -rf"}, None)
+
+    assert plain["model_files"] == "/models/a"
+    assert plain["download"] == "ORG/NAME --local-dir /models/a"
+    assert odd["model_folder"] == "/models/a; rm -rf"
+    assert odd.get("model_files") is None
+    assert odd.get("download") is None

@@ -142,3 +142,40 @@ def test_a_proxys_record_of_a_request_is_no_text() -> None:
 )
 def test_a_message_in_logfmt_pretty_json_or_html_is_read(row: str) -> None:
     assert unwrapped("first", row)[1].text == 'a "b"'
+
+
+def test_rows_that_a_syslog_daemon_wrote_as_one_are_taken_apart() -> None:
+    items = unwrapped(
+        "May  1 10:00:40 node1 vllm[4711]: Traceback:#012#011  File#012ValueError: a"
+    )
+
+    assert [item.text for item in items] == ["Traceback:", "\t  File", "ValueError: a"]
+    assert {item.container for item in items} == {"vllm[4711]"}
+
+
+@pytest.mark.parametrize(
+    ("row", "text", "container"),
+    [
+        ("2026-05-01T10:00:40.123+00:00 node1 vllm[4711]: a", "a", "vllm[4711]"),
+        ("2026-05-01T10:00:40.123+00:00 node1 kernel: NVRM: Xid", "NVRM: Xid", "kernel"),
+        # Words of the server that look like a host and a program are what it said.
+        ("2026-05-01T10:00:40.123+00:00 Loading model: a", "Loading model: a", None),
+    ],
+)
+def test_a_syslog_daemon_may_write_whole_times(row: str, text: str, container: str | None) -> None:
+    (item,) = unwrapped(row)
+
+    assert (item.text, item.container) == (text, container)
+    assert item.time == "2026-05-01T10:00:40.123+00:00"
+
+
+def test_of_very_many_halves_of_lines_the_oldest_is_given_as_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("vllm_triage.envelopes._MAX_PARTIALS", 2)
+    rows = [f"{word}-1  | 2026-05-01T10:00:40.1Z stdout P {word}" for word in "abc"]
+
+    items = unwrapped(*rows)
+
+    assert sorted(item.text for item in items) == ["a", "b", "c"]
+    assert items[0].text == "a"

@@ -11,6 +11,7 @@ from tests.conftest import FIXTURES, Fixture, fixtures, name_of
 from tests.test_cli import run
 from vllm_triage import Incident, Report, commands, triage
 from vllm_triage.commands import flags_of
+from vllm_triage.echoes import Echo
 
 LOG = FIXTURES / "oom" / "kv-cache-too-small.log"
 FAILURE = "ValueError: The model's max seq len (8192) is larger than the maximum number of tokens that can be stored in KV cache (4096)."
@@ -261,3 +262,21 @@ def test_many_logs_show_their_arguments() -> None:
     shown = [one for one in fixtures() if any(run.arguments for run in triage(one.log).runs)]
 
     assert len(shown) >= 40
+
+
+def test_an_argument_that_was_switched_off_is_switched_off_again() -> None:
+    found = command(
+        "INFO 05-01 10:00:00 [api_server.py:1] vLLM API server version 0.10.2",
+        "INFO 05-01 10:00:00 [utils.py:1] non-default args: {'model_tag': 'org/model', 'enable_prefix_caching': False, 'no_such_switch': False}",
+    )
+
+    assert found == "vllm serve org/model --no-enable-prefix-caching --max-model-len 4096"
+
+
+def test_what_was_echoed_as_switched_off_can_be_switched_on() -> None:
+    echo = Echo(("vllm", "serve", "org/model", "--no-enable-prefix-caching", "--port", "9000"), 2)
+
+    on = commands._edited(echo, {"--enable-prefix-caching": ""})
+
+    assert on == "vllm serve org/model --port 9000 --enable-prefix-caching"
+    assert commands._edited(echo, {"--port": "9000"}) is None
