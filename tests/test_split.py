@@ -1,13 +1,17 @@
 """Large files read by several processes tell what one process tells."""
 
+import errno
+import multiprocessing
 import os
 import signal
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from tests.traffic import FIXTURES, WRAPS, traffic
-from vllm_triage import split
+from vllm_triage import Scanner, split
 from vllm_triage.blocks import Blocks
 from vllm_triage.model import Report
 from vllm_triage.pipeline import triage_paths
@@ -121,3 +125,99 @@ def test_the_others_do_their_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
     assert len(taken) > 10
     assert sum(isinstance(piece, Summary) for found in taken for piece in found) > 10
+
+
+def test_progress_counts_the_bytes_of_all_files(tmp_path: Path) -> None:
+    paths = [tmp_path / "a.log", tmp_path / "b.log"]
+    for path in paths:
+        path.write_bytes(b"".join(traffic(1, 300)))
+    artefact = FIXTURES / "artefacts" / "gpu-table-418" / "smi.txt"
+    seen: list[int] = []
+
+    triage_paths([*paths, artefact], jobs=2, progress=seen.append)
+
+    assert seen == sorted(seen)
+    assert seen[-1] >= sum(path.stat().st_size for path in paths)
+    assert len(seen) > 10
+
+
+@pytest.mark.parametrize("after", [3, 12])
+def test_a_disk_that_fails_leaves_what_was_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int
+) -> None:
+    path = tmp_path / "x.log"
+    path.write_bytes(b"".join(traffic(1, 800)))
+    left = iter(range(after))
+    real = os.pread
+
+    def failing(*args: Any) -> bytes:
+        if next(left, None) is None:
+            raise OSError(errno.EIO, "Input/output error")
+        return real(*args)
+
+    monkeypatch.setattr("vllm_triage.split.os.pread", failing)
+    (source,) = triage_paths([path], jobs=2).sources
+
+    assert source.problem == (
+        f"{path}: could be read only as far as line {source.lines}: Input/output error"
+    )
+
+
+def test_a_span_with_a_line_that_is_cut_is_not_sifted_ahead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(split, "MAX_LINE", 4_000)
+    monkeypatch.setattr("vllm_triage.sources.MAX_LINE", 4_000)
+    path = tmp_path / "x.log"
+    path.write_bytes(b"one\n" + b"x" * 5_000 + b"\ntwo\n")
+    file = split.SplitFile(path, 2)
+    file._scanner = Scanner()
+    whole = split.Span(0, path.stat().st_size)
+
+    assert file._sift(whole) is None
+    file._take(whole, None)
+    file.deliver(Scanner())
+
+    assert (file.lines, file.truncated_lines) == (3, 1)
+
+
+def test_work_is_left_when_all_has_been_claimed_and_waits_for_who_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loop of the other processes, run in this one."""
+    path = tmp_path / "x.log"
+    path.write_bytes(b"one\ntwo\nthree\n")
+    file = split.SplitFile(path, 2)
+    spans = [split.Span(0, 4), split.Span(4, 8), split.Span(8, 14)]
+    claims = iter([0, None, 1, 2, 3])
+    sent: list[Any] = []
+    pauses: list[float] = []
+    monkeypatch.setattr("vllm_triage.split.signal.signal", lambda *_: None)
+    monkeypatch.setattr("vllm_triage.split.time.sleep", pauses.append)
+    monkeypatch.setattr(file, "_sift", lambda span: span)
+    crew = SimpleNamespace(claim=lambda: next(claims))
+
+    file.work(spans, crew, SimpleNamespace(send=sent.append))  # type: ignore[arg-type]
+
+    assert sent == list(enumerate(spans))
+    assert len(pauses) == 1
+    file.deliver(Scanner())
+    assert file.lines == 3
+
+
+def test_what_the_others_have_claimed_is_waited_for_or_done_when_they_are_gone() -> None:
+    crew = split._Crew(multiprocessing.get_context("fork"), 30)
+    assert [crew.claim() for _ in range(26)] == [*range(24), None, None]
+    crew.position.value = 7
+    assert [crew.claim() for _ in range(8)] == [*range(24, 30), 30, 30]
+
+    ours, theirs = multiprocessing.get_context("fork").Pipe(duplex=False)
+    crew.connections.append(ours)
+    theirs.send((5, None))
+    crew.wait()
+    told: dict[int, Any] = {}
+    assert crew.take(told)
+    assert told == {5: None}
+    theirs.close()
+    assert crew.take(told)
+    assert crew.connections == []
