@@ -166,8 +166,9 @@ def test_a_disk_that_fails_leaves_what_was_read(
 def test_a_span_with_a_line_that_is_cut_is_not_sifted_ahead(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(split, "MAX_LINE", 4_000)
-    monkeypatch.setattr("vllm_triage.sources.MAX_LINE", 4_000)
+    for module in ("sources", "split"):
+        monkeypatch.setattr(f"vllm_triage.{module}.MAX_LINE", 4_000)
+        monkeypatch.setattr(f"vllm_triage.{module}.CHUNK", 1_000)
     path = tmp_path / "x.log"
     path.write_bytes(b"one\n" + b"x" * 5_000 + b"\ntwo\n")
     file = split.SplitFile(path, 2)
