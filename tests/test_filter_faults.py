@@ -771,3 +771,36 @@ def test_a_torn_line_is_taken_back_unless_another_filter_has_written_since(
 
     assert path.read_bytes() == (b'{"id":"oom' + meanwhile if meanwhile else b"")
     assert len(said) == 1
+
+
+def test_an_input_that_cannot_be_read_is_one_sentence() -> None:
+    with Path(os.devnull).open("wb") as closed:
+        done = subprocess.run(
+            [sys.executable, "-m", "vllm_triage", "filter"],
+            stdin=closed,
+            capture_output=True,
+            check=False,
+        )
+
+    assert done.returncode == 2
+    assert done.stderr.decode() == (
+        "vllm-triage: <stdin>: cannot be read: Bad file descriptor; pipe a log into it\n"
+    )
+
+
+def test_incidents_that_no_record_took_are_bounded_and_told_as_missed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("vllm_triage.stream._MAX_WAITING", 1)
+    missed: list[Update] = []
+    stream = Filter(Protocol.JSON, missed=missed.append)
+    for text in (
+        OOM,
+        b"ERROR 01-02 03:04:06 [x.py:1] OSError: [Errno 28] No space left on device",
+    ):
+        row = json.dumps({"message": text.decode()}).encode() + b"\n"
+        assert stream.feed(row, 0.0).count(b"\n") == 1
+    rest = stream.close()
+
+    assert rest == b""
+    assert [one.kind.value for one in missed] == ["oom.load", "host.disk_full"]

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from tests.traffic import FIXTURES, WRAPS, traffic
-from vllm_triage import Scanner, split
+from vllm_triage import split
 from vllm_triage.blocks import Blocks
 from vllm_triage.model import Report
 from vllm_triage.pipeline import triage_paths
+from vllm_triage.scanner import Scanner
 from vllm_triage.sieve import Sifted
 from vllm_triage.stretches import Summary
 
@@ -222,3 +223,44 @@ def test_what_the_others_have_claimed_is_waited_for_or_done_when_they_are_gone()
     theirs.close()
     assert crew.take(told)
     assert crew.connections == []
+
+
+def test_a_program_that_reads_logs_gets_its_own_interrupt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "x.log"
+    path.write_text("a\n")
+
+    def interrupted(*_: Any, **__: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("vllm_triage.pipeline._opened", interrupted)
+
+    with pytest.raises(KeyboardInterrupt):
+        triage_paths([path])
+
+
+def test_a_reader_that_is_interrupted_without_leave_tells_nothing() -> None:
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    reader: Any = SimpleNamespace(name="x.log", deliver=interrupted)
+
+    with pytest.raises(KeyboardInterrupt):
+        Scanner().read(reader)
+
+
+def test_where_processes_cannot_be_forked_one_reads_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "x.log"
+    path.write_bytes(b"".join(traffic(1, 300)))
+    whole = triage_paths([path], jobs=1)
+    monkeypatch.setattr(split, "can_split", lambda: False)
+
+    def never(*_: Any) -> Any:
+        raise AssertionError
+
+    monkeypatch.setattr(split, "SplitFile", never)
+
+    assert triage_paths([path], jobs=3) == whole
