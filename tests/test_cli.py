@@ -248,7 +248,21 @@ def test_kinds_lists_every_kind() -> None:
 def test_the_json_schema_is_pinned() -> None:
     pinned = Path(__file__).with_name("schema.json").read_text("utf-8")
 
-    assert json.loads(run("schema").stdout) == json.loads(pinned)
+    assert _same_schema(json.loads(run("schema").stdout)) == json.loads(pinned)
+
+
+def _same_schema(value: Any) -> Any:
+    """The schema as later releases of pydantic write it: the oldest say some of it twice."""
+    if isinstance(value, list):
+        return [_same_schema(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    match value:
+        case {"allOf": [{"$ref": name}], **rest}:
+            value = {"$ref": name, **rest}
+        case {"const": one, "enum": [other], **rest} if one == other:
+            value = {"const": one, **rest}
+    return {name: _same_schema(one) for name, one in value.items()}
 
 
 def test_check_rules_is_silent_on_the_built_in_rules(tmp_path: Path) -> None:

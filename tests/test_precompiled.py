@@ -91,3 +91,17 @@ def test_a_regex_that_cannot_be_restored_is_compiled(
     monkeypatch.setattr(precompiled, "_ready", lambda: {WORD: data})
 
     assert compiled(*WORD).search("Ab") is not None
+
+
+def test_what_the_build_has_compiled_is_what_compiling_gives_here() -> None:
+    """Also on another Python than that of the build."""
+    for (text, flags), data in precompiled._ready().items():
+        fresh: Any = regex.compile(text, flags)
+        built = _unordered(precompiled._reduce(precompiled._rebuild()(text, *marshal.loads(data))))
+
+        assert built == _unordered(precompiled._reduce(fresh))
+
+
+def _unordered(reduced: tuple[Any, tuple[Any, ...]]) -> list[Any]:
+    """With the program's parts in any order: characters of which one must come are written as a set has them."""
+    return [sorted(one) if isinstance(one, bytes) else one for one in reduced[1]]
