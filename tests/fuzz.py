@@ -1,6 +1,6 @@
 """Fuzzing: `python -m tests.fuzz CLAIM [--seconds N]` mutates fixtures towards branches not taken yet.
 
-It needs atheris (`pip install atheris`, CPython on Linux; no dependency of the project). An input
+`growth` instead measures lines of two lengths and needs nothing. The others need atheris (`pip install atheris`, CPython on Linux; no dependency of the project). An input
 that breaks a claim is written to `--findings` and ends the run; made small, it becomes a line of
 `tests/test_findings.py`.
 """
@@ -8,6 +8,7 @@ that breaks a claim is written to `--findings` and ends the run; made small, it 
 import argparse
 import importlib
 import pkgutil
+import random
 import sys
 import time
 from collections.abc import Iterator
@@ -16,6 +17,10 @@ from pathlib import Path
 from tests.conftest import FIXTURES, fixtures
 
 MAX_BYTES = 6_000
+_REPEATED = (
+    b"a", b" ", b"\\n", b"%|", b"&lt;", b"[", b"{", b'"', b"'", b"prompt: '", b"ERROR ", b"/a.py:1:", b"Error: ", b"(", b")", b"=", b", ",
+    b"'a': ", b"--x ", b"vllm serve ", b"| ", b"\\\\", b"a.", b"1.", b"http://", b"NCCL ", b"Traceback (most recent call last):\\n", b"\t",
+)  # fmt: skip
 
 
 def seeds(claim: str) -> Iterator[bytes]:
@@ -81,6 +86,36 @@ def words() -> Iterator[bytes]:
         yield text.encode("latin-1")
 
 
+def grow(seconds: int) -> None:
+    """Look for a line whose time grows faster than it: a piece of text, repeated, put anywhere into a fixture."""
+    from tests import claims, hostile
+
+    chance = random.Random(1)
+    pieces = [*(one.encode() for one in hostile.CONTROLS), *_REPEATED]
+    end = time.monotonic() + seconds
+    tried = 0
+
+    def cost(data: bytes) -> float:
+        start = time.process_time()
+        claims.report_of(lambda one: one.feed_block(1, data))
+        return time.process_time() - start
+
+    while time.monotonic() < end:
+        rows = chance.choice(hostile.windows()).split(b"\n")
+        number = chance.randrange(len(rows))
+        row, at = rows[number], chance.randrange(len(rows[number]) + 1)
+        piece = b"".join(chance.choices(pieces, k=chance.choice((1, 1, 2))))
+
+        def longer(size: int) -> float:
+            rows[number] = row[:at] + piece * (size // len(piece)) + row[at:]  # noqa: B023
+            return cost(b"\n".join(rows))  # noqa: B023
+
+        tried += 1
+        if longer(80_000) > max(0.02, 7 * longer(20_000)) and longer(160_000) > 7 * longer(40_000):
+            print(f"{piece!r} in {row!r} at {at}")  # noqa: T201
+    print(f"{tried} lines at two lengths")  # noqa: T201
+
+
 def _entry(word: bytes) -> str:
     return '"' + "".join(f"\\x{byte:02x}" for byte in word) + '"'
 
@@ -88,11 +123,14 @@ def _entry(word: bytes) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz")
     parser.add_argument(
-        "claim", choices=["lines", "whole", "source", "artefact", "files", "stream"]
+        "claim", choices=["lines", "whole", "source", "artefact", "files", "stream", "growth"]
     )
     parser.add_argument("--seconds", type=int, default=60)
     parser.add_argument("--findings", type=Path, default=Path("build/fuzz"))
     options = parser.parse_args()
+    if options.claim == "growth":
+        grow(options.seconds)
+        return
     try:
         atheris = importlib.import_module("atheris")
     except ImportError:

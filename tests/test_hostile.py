@@ -198,7 +198,8 @@ def test_millions_of_lines_take_little_memory(tmp_path: Path, name: str) -> None
 @deep
 @pytest.mark.parametrize("text", [b"x", b"\0", b"\\n", b"\xff", b'{"a":', b"%|\r", b"\x1b[1m"])
 def test_a_line_of_100_mb_takes_little_memory(tmp_path: Path, text: bytes) -> None:
-    start = b"ERROR 12-01 06:17:30 [a.py:1] "
+    # So much is looked at to tell a binary file.
+    start = b"INFO 12-01 06:17:30 [a.py:1] start\n" * 400 + b"ERROR 12-01 06:17:30 [a.py:1] "
     line = (text * (1_000_000 // len(text)) for _ in range(100))
 
     assert peak_mib(tmp_path, chain([start], line, [b"\nERROR end\n"])) < 150
