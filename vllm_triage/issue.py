@@ -3,8 +3,9 @@
 from vllm_triage.bundle import Bundle
 from vllm_triage.contract import Incident, RunInfo
 from vllm_triage.excerpts import Excerpt, Shown, around
-from vllm_triage.reports.clean import clean
-from vllm_triage.reports.markdown import escape, fenced
+from vllm_triage.expressions import expression
+from vllm_triage.reports.clean import clean, inert
+from vllm_triage.reports.markdown import code, escape, fenced
 
 # .github/ISSUE_TEMPLATE/400-bug-report.yml of vLLM; GitHub refuses a longer body.
 MAX_BODY = 65_536
@@ -15,6 +16,7 @@ _MAX_LINE = 2_000
 _MAX_OTHERS = 10
 _RESERVE = 1_000
 _MAX_LOG = 30_000
+_DASHES = expression(r"-(?=-|>)")
 _COLLECTED = "Collecting environment information"
 
 
@@ -26,13 +28,13 @@ def title(bundle: Bundle) -> str:
 
 def body(bundle: Bundle) -> str:
     """At most 65,536 characters of Markdown; what only the user knows is marked for them to write."""
-    head = [f"<!-- Title: {title(bundle).replace('--', '- -')} -->", "", *_environment(bundle)]
+    head = [f"<!-- Title: {_DASHES.sub('- ', title(bundle))} -->", "", *_environment(bundle)]
     head += ["### 🐛 Describe the bug", "", *_said(bundle)]
     tail = ["", "### Before submitting a new issue...", ""]
     tail += ["- [ ] I have searched for relevant issues and asked the chatbot of the documentation page."]  # fmt: skip
     used = sum(len(row) + 1 for row in (*head, *tail)) + _RESERVE
     rows = [*head, *_log(bundle, min(_MAX_LOG, max(0, MAX_BODY - used))), *tail]
-    return "\n".join(rows)[: MAX_BODY - 1] + "\n"
+    return inert("\n".join(rows))[: MAX_BODY - 1] + "\n"
 
 
 def _environment(bundle: Bundle) -> list[str]:
@@ -92,7 +94,7 @@ def _said(bundle: Bundle) -> list[str]:
         rows = [
             f"**{escape(root.title)}** (`{root.kind.value}`, as vllm-triage {bundle.report.tool_version} reads the log)",
             "",
-            escape(root.summary)[:_MAX_TEXT],
+            escape(root.summary[:_MAX_TEXT]),
             "",
         ]
         others = [one for one in bundle.report.incidents if one is not root][:_MAX_OTHERS]
@@ -127,13 +129,13 @@ def _log(bundle: Bundle, most: int) -> list[str]:
     found = next((one for one in bundle.logs if first and one.name == first.source), None)
     if found is not None and first is not None:
         lines = around(found.lines, first.line, most)
-        intro = f"From `{clean(found.name)}`, line {first.line} states the cause:"
+        intro = f"From {code(found.name)}, line {first.line} states the cause:"
     else:
         found = next(iter(bundle.logs), None)
         if found is None or not found.lines:
             return []
         lines = around(found.lines, found.lines[-1].number, most // 4)
-        intro = f"The end of `{clean(found.name)}`:"
+        intro = f"The end of {code(found.name)}:"
     return [intro, "", *fenced(_rows(lines), "text")]
 
 

@@ -4,7 +4,7 @@ from collections import OrderedDict
 
 from vllm_triage.kinds import Confidence, Severity
 from vllm_triage.model import Incident, Update
-from vllm_triage.reports.clean import clean, located
+from vllm_triage.reports.clean import clean, inert, located
 
 _COLOURS = {Severity.FATAL: "1;31", Severity.DEGRADED: "1;33", Severity.NOTICE: "1;36"}
 _MAX_STEPS = 3
@@ -21,6 +21,9 @@ class Brief:
 
     def __call__(self, update: Update) -> str:
         """Some lines, without the last line end."""
+        return inert(self._told(update))
+
+    def _told(self, update: Update) -> str:
         key = update.evidence[0].source, update.id
         before = self._known.get(key)
         self._known[key] = update

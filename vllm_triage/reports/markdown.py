@@ -6,11 +6,18 @@ from vllm_triage.expressions import expression
 from vllm_triage.incidents import fact_texts
 from vllm_triage.model import Evidence, FixStep, Incident, Report
 from vllm_triage.reports.budget import heading, rows
-from vllm_triage.reports.clean import clean
+from vllm_triage.reports.clean import clean, inert
 from vllm_triage.reports.grid import cells
 from vllm_triage.templates import counted
 
-_MARKUP = expression(r"([\\`*_{}\[\]<>|#@~])")
+_MARKUP = expression(r"([\\`*_{}\[\]<>|#@~&$])")
+_SPAN = expression(r"(?<!`)`([^`]+)`(?!`)")
+# Addresses, mentions, numbers of issues, commits.
+_LINKED = expression(
+    r"(?i)([^\s`]{0,300}(?:://|\bwww\.|\bmailto:|@\w|#\d|\bgh-\d)[^\s`]{0,300}|\b[0-9a-f]{40}\b)"
+)
+# What makes a list, a heading or a rule of a line.
+_BLOCK = expression(r"^(\d{0,9})([-+=.)])(?=[\s=-]|$)")
 _BACKTICKS = expression(r"`+")
 
 
@@ -48,12 +55,12 @@ def render(report: Report) -> str:
     if others:
         out += ["", "**Also seen**", ""]
         out += [
-            f"- `{incident.kind.value}` at `{clean(incident.evidence[0].source)}:{incident.evidence[0].line}`"
+            f"- `{incident.kind.value}` at {code(f'{incident.evidence[0].source}:{incident.evidence[0].line}')}"
             + (", caused by the above" if incident.caused_by == root.id else "")
             for incident in others
         ]
     out += ["", f"<sub>vllm-triage {report.tool_version}</sub>"]
-    return "\n".join(out) + "\n"
+    return inert("\n".join(out)) + "\n"
 
 
 def _facts(report: Report, incident: Incident) -> list[str]:
@@ -69,13 +76,13 @@ def _facts(report: Report, incident: Incident) -> list[str]:
     return [
         "| fact | value |",
         "|---|---|",
-        *(f"| {name} | {escape(clean(text))} |" for name, text in rows),
+        *(f"| {name} | {cell(text)} |" for name, text in rows),
         "",
     ]
 
 
 def _table(incident: Incident) -> list[str]:
-    shown = [[escape(cell.replace("`", "'")) for cell in row] for row in cells(incident.table)]
+    shown = [[cell(one) for one in row] for row in cells(incident.table)]
     if not shown:
         return []
     head, *body = (f"| {' | '.join(row)} |" for row in shown)
@@ -113,12 +120,33 @@ def fenced(lines: Sequence[str], language: str = "") -> list[str]:
     return [fence + language, *lines, fence]
 
 
+def code(text: str) -> str:
+    """A text as a span of code, whatever backticks it holds."""
+    text = clean(text)
+    longest = max(map(len, _BACKTICKS.findall(text)), default=0)
+    if not longest:
+        return f"`{text}`"
+    fence = "`" * (longest + 1)
+    return f"{fence} {text} {fence}"
+
+
 def escape(text: str) -> str:
-    """Backticked code stays code; the rest cannot become markup, a link or a mention."""
-    parts = clean(text).split("`")
-    if len(parts) % 2 == 0:
-        return _MARKUP.sub(r"\\\1", clean(text))
-    return "".join(
-        f"`{part}`" if index % 2 else _MARKUP.sub(r"\\\1", part)
-        for index, part in enumerate(parts)
+    """Backticked code stays code; the rest cannot become markup, a link, a mention or a reference."""
+    parts = _SPAN.split(clean(text).strip())
+    out = "".join(
+        f"`{part}`" if index % 2 else _escaped(part) for index, part in enumerate(parts) if part
     )
+    return _BLOCK.sub(r"\1\\\2", out)
+
+
+def _escaped(text: str) -> str:
+    # Platforms make links of what markup leaves, also of what a backslash stands before.
+    return "".join(
+        code(part) if index % 2 else _MARKUP.sub(r"\\\1", part)
+        for index, part in enumerate(_LINKED.split(text))
+    )
+
+
+def cell(text: str) -> str:
+    """A text for a table's cell."""
+    return escape(text.replace("`", "'")).replace("\\|", "|").replace("|", "\\|")

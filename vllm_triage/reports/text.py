@@ -12,7 +12,7 @@ from vllm_triage.kinds import Confidence, Phase, Role, Severity
 from vllm_triage.model import Evidence, FixStep, Incident, Report, RunInfo
 from vllm_triage.numbers import whole
 from vllm_triage.reports.budget import heading, rows
-from vllm_triage.reports.clean import clean, located
+from vllm_triage.reports.clean import clean, inert, located
 from vllm_triage.reports.grid import aligned
 from vllm_triage.templates import counted
 
@@ -55,7 +55,7 @@ def render(report: Report, *, width: int = 80, colour: bool = False, every: bool
     page = _Page(max(60, min(width, 100)), colour)
     root = report.root
     if root is None:
-        return "\n".join([*_nothing(report, page), *_problems(report, page)]) + "\n"
+        return inert("\n".join([*_nothing(report, page), *_problems(report, page)])) + "\n"
     out = _incident(page, report, root, every=every)
     others = [incident for incident in report.incidents if incident is not root]
     if every:
@@ -69,7 +69,7 @@ def render(report: Report, *, width: int = 80, colour: bool = False, every: bool
         out += _others(page, report, root, others)
     out += _more(page, root, hidden=0 if every else len(others))
     out += _problems(report, page)
-    return "\n".join(out) + "\n"
+    return inert("\n".join(out)) + "\n"
 
 
 def _nothing(report: Report, page: _Page) -> list[str]:
