@@ -22,6 +22,7 @@ from vllm_triage.reports.records import Context
 from vllm_triage.scanner import Scanner
 from vllm_triage.stream import Filter, Protocol
 
+BASE = Scanner()
 HEAD = "INFO 12-01 10:00:00 [__init__.py:1] Automatically detected platform cuda."
 # `§` is what is planted; each line is one that a rule takes as evidence, with facts from it.
 SAID = (
@@ -43,7 +44,7 @@ NAMES = (
 
 
 def updates(lines: list[str], source: str = "<stream>") -> Iterator[Update]:
-    scanner = Scanner(source)
+    scanner = Scanner(source, like=BASE)
     for line in lines:
         yield from scanner.feed(line)
     yield from scanner.close()
@@ -67,7 +68,7 @@ def outputs(lines: list[str], folder: Path) -> Iterator[tuple[str, str]]:
     yield "metrics", metrics.text()
     for protocol in (Protocol.JSON, Protocol.RSYSLOG):
         told: list[Update] = []
-        stream = Filter(protocol, tell=told.append)
+        stream = Filter(protocol, tell=told.append, scanner=Scanner(like=BASE))
         records = [json.dumps({"log": line, "kubernetes": {"pod_name": "p"}}) for line in lines]
         out = stream.feed("".join(f"{record}\n" for record in records).encode(), 0.0)
         out += stream.close()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from vllm_triage.errors import SourceError
 from vllm_triage.model import Update
-from vllm_triage.paths import printable
+from vllm_triage.reports.clean import clean
 from vllm_triage.versions import __version__
 
 MAX_SOURCES = 100
@@ -145,5 +145,5 @@ def _key(update: Update) -> tuple[str, str]:
 
 
 def _escaped(text: str) -> str:
-    shown = printable(text).replace("\\", "\\\\").replace("\n", "\\n")
+    shown = clean(text).replace("\\", "\\\\").replace("\n", "\\n")
     return shown.replace('"', '\\"')

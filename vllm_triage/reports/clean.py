@@ -16,10 +16,10 @@ _UNSEEN = (
 # C0 and C1 controls too.
 _CONTROL = expression(rf"[\x00-\x1f\x7f-\x9f\ud800-\udfff{_UNSEEN}]")
 _BLANK = str.maketrans("\t\n\r\x0b\x0c", "     ")
-_ESCAPED = expression(rf"[\x7f-\x9f{_UNSEEN}]|(?<=##)\[|(?<=##v)s(?=so\[)|(?<=##t)e(?=amcity\[)")
+_ESCAPED = expression(rf"[\x7f-\x9f{_UNSEEN}]|(?<=##)\[|(?<=##v)s(?=o\[)|(?<=##t)e(?=amcity\[)")
 # What a CI runner takes for a command wherever it stands in a line, and at the start of one.
 _COMMAND = expression(r"##(?=(?:vso|teamcity)?\[)")
-_FIRST = expression(r"(?m)^([^\S\n]*)::(?=[a-z])")
+_FIRST = expression(r"(?m)^((?:\x1b\[[0-9;]{0,9}m|[^\S\n])*+)::(?=[a-z])")
 
 
 def clean(text: str) -> str:
