@@ -2,10 +2,15 @@
 
 from collections.abc import Callable, Sequence
 
-from vllm_triage.artefacts.observations import Observation, Reading
+from vllm_triage.artefacts.observations import Observation, Reading, Value
+from vllm_triage.expressions import expression
 from vllm_triage.lines import Line
 
 _Read = Callable[[Sequence[Line]], Reading]
+# A line of `ip addr`, `ip -br addr` or `ifconfig` that ends in an address, a list of flags or a name.
+_PART = expression(
+    r"(?:(?:inet6?(?: addr:)?|UP|DOWN|UNKNOWN)\b[^\n]{0,200}[ :][\da-fA-F.:]{1,45}|<[A-Z_,]{0,80}|^\d{1,5}:[^\n<]{0,60}|^\S{1,40}\s+[A-Z]{0,9}|\binet6?)$"
+)
 _OF_VLLM = ("vllm", "ray_vllm")
 
 
@@ -18,8 +23,14 @@ def scrape(reading: Reading, lines: Sequence[Line], read: _Read) -> Reading:
 
 
 def environment(reading: Reading, lines: Sequence[Line], read: _Read) -> Reading:
-    """One node's environment or interfaces; the variable of the last line is marked."""
-    return _marked(reading, lines, 0)
+    """One node's environment or interfaces; the variable of the last line is marked, and a listing whose last line is not whole."""
+    found = _marked(reading, lines, 0)
+    if not lines or _PART.search(lines[-1].text[:400]) is None:
+        return found
+    listing: dict[str, Value] = {"listing": "cut"}
+    return found._replace(
+        observations=tuple(one.with_values(listing) for one in found.observations)
+    )
 
 
 def manifest(reading: Reading, lines: Sequence[Line], read: _Read) -> Reading:

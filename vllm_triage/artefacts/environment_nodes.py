@@ -95,7 +95,7 @@ def nodes(observations: Sequence[Observation]) -> list[Node]:
         source = next(iter(one.lines.values())).source
         name = str(one.values.get("node", "")) or stem(source)
         if not variables:
-            listings.append(_Listing(name, interfaces, "cut" in one.values))
+            listings.append(_Listing(name, interfaces, "listing" in one.values))
             continue
         node = Node(
             name,
@@ -108,7 +108,7 @@ def nodes(observations: Sequence[Observation]) -> list[Node]:
             {key: line for key, line in one.lines.items() if key in variables},
             interfaces,
             str(one.values["cut"]) if "cut" in one.values else None,
-            bool(interfaces) and "cut" in one.values,
+            bool(interfaces) and "listing" in one.values,
         )
         if not any((node.name, node.variables) == (it.name, it.variables) for it in found):
             found.append(node)
