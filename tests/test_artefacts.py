@@ -138,6 +138,7 @@ PACKED: dict[str, Callable[[bytes], bytes]] = {
     "CRLF": lambda data: data.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n"),
     "UTF-16": lambda data: data.decode("utf-8").encode("utf-16"),
     "UTF-8 with a mark": lambda data: b"\xef\xbb\xbf" + data,
+    "no line end": lambda data: data.rstrip(b"\n"),
 }  # fmt: skip
 
 
@@ -162,24 +163,3 @@ def test_a_case_gives_the_same_however_its_files_are_written(tmp_path: Path, pac
         if plain != packed:
             wrong[folder.name] = plain, packed
     assert wrong == {}
-
-
-def test_a_last_line_without_its_end_adds_nothing(tmp_path: Path) -> None:
-    """It may have been cut: nothing that it or its absence alone would prove is told."""
-    lost = set()
-    for folder in FOLDERS:
-        place = tmp_path / folder.name
-        place.mkdir()
-        for path in files(folder):
-            (place / path.name).write_bytes(path.read_bytes().rstrip(b"\n"))
-
-        whole, cut = (
-            {(one.kind, one.severity) for one in triage_paths(files(where)).incidents}
-            for where in (folder, place)
-        )
-        assert cut <= whole, folder.name
-        if cut < whole:
-            lost.add(folder.name)
-
-    # An interface that is missing may stand in the part of the listing that is not there.
-    assert lost == {"env-interface-missing", "environ-and-ifconfig"}
