@@ -517,7 +517,12 @@ def test_what_a_log_quotes_of_metrics_is_no_scrape(tmp_path: Path) -> None:
 
 
 def test_a_table_of_gpus_may_stand_in_the_file_of_the_log(tmp_path: Path) -> None:
-    listing = (FIXTURES / "artefacts" / "gpu-query-ecc" / "gpu.txt").read_text("utf-8")
+    listing = """+-----------------------------------------------------------------------------------------+
+| NVIDIA-SMI 550.90.07              Driver Version: 550.90.07      CUDA Version: 12.4     |
+|   0  NVIDIA A100-SXM4-80GB          On  |   00000000:07:00.0 Off |                    3 |
+| N/A   34C    P0             61W /  400W |   70000MiB /  81920MiB |     97%      Default |
++-----------------------------------------+------------------------+----------------------+
+"""
     file = tmp_path / "all.log"
     file.write_text(LOG + listing + LOG, "utf-8")
 
