@@ -205,3 +205,38 @@ def test_offline_mode_is_switched_off_only_where_the_log_says_that_it_is_on(
     offered = steps(line)
     assert (OFFLINE in offered) is offline
     assert any(do.startswith("Test the way to") for do in offered) is not offline
+
+
+@pytest.mark.parametrize(
+    ("line", "builds"),
+    [
+        (
+            "RuntimeError: CUDA error: no kernel image is available for execution on the device",
+            True,
+        ),
+        ("torch.AcceleratorError: HIP error: invalid device function", True),
+        ("RuntimeError: No CUDA GPUs are available", False),
+        ("RuntimeError: CUDA error: invalid device ordinal", False),
+    ],
+)
+def test_a_card_that_the_build_has_no_code_for_needs_another_build_and_not_its_container(
+    line: str, *, builds: bool
+) -> None:
+    offered = steps(line)
+    assert any("newer than the build" in do for do in offered) is builds
+    assert any(do.startswith("In a container: hand") for do in offered) is not builds
+
+
+def test_an_answer_that_harmony_cannot_read_asks_for_no_template() -> None:
+    offered = steps(
+        "openai_harmony.HarmonyError: Unexpected token 200002 while expecting start token 200006"
+    )
+    assert any("ignore_eos" in do for do in offered)
+    assert not any("template" in do for do in offered)
+
+
+def test_a_tool_parser_that_fails_asks_for_the_right_parser() -> None:
+    offered = steps(
+        "ERROR 05-03 17:38:30 [hermes_tool_parser.py:148] Error in extracting tool call from response."
+    )
+    assert next(iter(offered)) == "For tool calling: name the parser that fits the model."
