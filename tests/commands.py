@@ -54,6 +54,7 @@ VARIABLES: dict[str, str] = {
     **dict.fromkeys(("UCX_TLS", "UCX_NET_DEVICES"), "UCX"),
     "HCCL_CONNECT_TIMEOUT": "Ascend's HCCL",
     "PYTHONFAULTHANDLER": "Python",
+    "HYPOTHESIS_PROFILE": "this project's tests",
     **dict.fromkeys(("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "HTTPS_PROXY"), "OpenSSL, requests, every HTTP client"),
     **dict.fromkeys(("USER", "HOME", "LD_LIBRARY_PATH", "NO_COLOR"), "the shell and the loader"),
     "VLLM_TRIAGE_RULES": "this project", "VLLM_TRIAGE_NO_CACHE": "this project", "_VLLM_TRIAGE_COMPLETE": "click's shell completion of this project",

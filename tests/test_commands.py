@@ -219,7 +219,7 @@ def test_a_page_s_own_commands_have_their_options(page: Path) -> None:
                 for word in words[1:]
                 if word.startswith("-") and word != "-"
             }
-            assert given - options - {"--help"} == set(), row
+            assert given - options - {"--help", "--version"} == set(), row
 
 
 def test_the_page_of_kinds_shows_only_steps_that_are_checked_here() -> None:
