@@ -101,8 +101,8 @@ def test_an_empty_file_among_others_is_named(tmp_path: Path) -> None:
     empty.write_text("", "utf-8")
     log.write_text("INFO 12-01 10:00:00 [x.py:1] fine\n", "utf-8")
 
-    assert f"{empty.name} is empty." in run(str(empty), str(log)).stdout
-    assert "is empty." not in run(str(log)).stdout
+    assert "empty.log is empty." in run(empty.name, log.name, cwd=tmp_path).stdout
+    assert "is empty." not in run(log.name, cwd=tmp_path).stdout
 
 
 def test_an_empty_file_is_no_incident(tmp_path: Path) -> None:

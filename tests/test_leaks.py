@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.test_cli import LOG, run
+from tests.test_prompts import BODIES, WORDINGS
 from tests.test_redact import PLACES, SECRETS
 from vllm_triage import Report, triage
 from vllm_triage.hooks import Hook
@@ -93,6 +94,39 @@ def test_a_secret_is_in_no_output(
         lines += said.replace("§", place.replace("§", secret)).split("\n")
     for name, shown in outputs(lines, tmp_path_factory.mktemp("out")):
         assert secret not in shown, name
+
+
+QUOTING = (
+    SAID[1],
+    SAID[2],
+    "openai.BadRequestError: Error code: 400 - {'error': {'message': \"§\"}}",
+)
+
+
+@pytest.mark.parametrize("said", QUOTING, ids=range(len(QUOTING)))
+@settings(max_examples=10, deadline=None)
+@given(word=st.text("abcdefghij", min_size=6, max_size=9), data=st.data())
+def test_a_prompt_is_in_no_output(
+    tmp_path_factory: pytest.TempPathFactory, said: str, word: str, data: st.DataObject
+) -> None:
+    word = f"Zq7{word}"
+    prompt = data.draw(st.sampled_from(("{0} of {0}", "it's {0}\n {0}", 'say "{0}" {0}'))).format(
+        word
+    )
+    asked, body = (
+        data.draw(st.sampled_from([*WORDINGS.values()])),
+        data.draw(st.sampled_from(BODIES)),
+    )
+    lines = [
+        HEAD,
+        asked.format(repr(prompt)),
+        *said.replace("§", body.format(repr(prompt))).split("\n"),
+        SAID[0].replace("§", ""),
+    ]
+    shown = dict(outputs(lines, tmp_path_factory.mktemp("out")))
+    assert "oom." in shown["text"]
+    for name, text_of in shown.items():
+        assert word not in text_of, name
 
 
 @pytest.mark.parametrize("place", PLACES)

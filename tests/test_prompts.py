@@ -20,6 +20,10 @@ BODIES = (
     "ValidationError: {{'messages': [{{'role': 'user', 'content': {}}}], 'max_tokens': 5}}",
     "INFO body: ChatMessage(role='user', content={}, name=None)",
     "'input': {}, 'max_tokens': 5",
+    "{{'model': 'm', 'prompt': ['a', {}, \"it's\"], 'max_tokens': 5}}",
+    "'input': [{}, 'b'], 'max_tokens': 5",
+    "  Input should be a valid string [type=string_type, input_value={{'role': 'user', 'text': {}}}, input_type=dict]",
+    "  Value error, no such role [type=value_error, input_value={}, input_type=str]",
 )
 TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\r\n"), max_size=60)
 
@@ -39,7 +43,17 @@ def test_a_logged_request_keeps_no_word_of_its_text(release: str, text: str) -> 
 @pytest.mark.parametrize("body", BODIES)
 @given(text=TEXTS)
 def test_a_quoted_body_keeps_no_word_of_its_text(body: str, text: str) -> None:
-    assert "SECRET" not in PromptFilter()(body.format(repr(f"SECRET{text}SECRET")))
+    shown = PromptFilter()(body.format(repr(f"SECRET {text}SECRET")))
+
+    assert "SECRET" not in shown
+    assert ("'max_tokens': 5" in shown) == ("'max_tokens': 5" in body)
+    assert ("input_type=" in shown) == ("input_type=" in body)
+
+
+def test_tokens_of_a_prompt_are_left_out() -> None:
+    for tokens in ("[1, 15043]", "[[1, 15043], [2]]"):
+        shown = PromptFilter()(f"{{'prompt': {tokens}, 'n': 1}}")
+        assert shown == "{'prompt': [prompt left out], 'n': 1}"
 
 
 def test_a_request_inside_json_keeps_no_word() -> None:
@@ -78,6 +92,9 @@ def test_a_prompt_cut_over_several_lines_is_left_out_to_its_end() -> None:
         "ValueError: The prompt (total length 5000) is too long to fit into the model (context length 4096).",
         "raise ValueError('content length is wrong')",
         "args: {'model': 'org/name', 'response_role': 'assistant', 'chat_template_content_format': 'auto'}",
+        "  Input should be 'auto' or 'fp8' [type=literal_error, input_value='fp9', input_type=str]",
+        "  Value error, no such file [type=value_error, input_value=ArgsKwargs((), {'model': 'm'}), input_type=ArgsKwargs]",
+        "config: {'input_size': [1, 2], 'inputs': ['a']}",
     ],
 )
 def test_what_holds_no_prompt_stays(line: str) -> None:

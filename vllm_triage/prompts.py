@@ -23,6 +23,14 @@ _OF_BODY = expression(
     rf"(?<![\w.])(?:(?P<key>\\{{0,3}}['\"])(?:prompt|content|generated_text|output_text|input)(?P=key) ?: ?|(?:prompt|content|generated_text)=)"
     rf"(?:\\{{1,3}}(?P<quote>['\"])(?:(?!\\{{1,3}}(?P=quote)).)*+\\{{0,3}}(?P=quote)?|{_LITERAL})"
 )
+# Several texts, or tokens, of one request.
+_OF_LIST = expression(
+    rf"(?<![\w.])((?P<key>['\"])(?:prompt|input|content)(?P=key) ?: ?|(?:prompt|content)=)\[(?:\s*+(?:{_LITERAL}|\d++|\[[\d,\s]*+\]),?+)++\s*+\]?"
+)
+# What pydantic quotes of a request, cut to some 50 characters; a configuration's value is one word.
+_OF_CHECK = expression(
+    rf"(?<=\binput_value=)(?:[\[{{(](?=[^\n]{{0,200}}?(?:messages|prompt|content|'role'|'text'))[^\n]{{0,400}}?(?=, input_type=)|(?=['\"][^'\"\s]{{0,200}}+\s){_LITERAL})"
+)
 _VALUE = expression(r"[:=] ?\\{0,3}['\"]")
 _REQUESTS = ("Received request ", "Generated response ", " details: prompt")
 # Where a record of its own begins.
@@ -59,6 +67,7 @@ class PromptFilter:
         if any(words in line for words in _REQUESTS):
             self._is_open = any(one["end"] is None for one in _OF_REQUEST.finditer(line))
             line = _IDS.sub("[left out]", _UNQUOTED.sub(LEFT_OUT, _OF_REQUEST.sub(LEFT_OUT, line)))
+        line = _OF_CHECK.sub(LEFT_OUT, _OF_LIST.sub(rf"\1{LEFT_OUT}", line))
         return _OF_BODY.sub(_emptied, line)
 
 
