@@ -13,9 +13,8 @@ from vllm_triage.templates import counted
 _MARKUP = expression(r"([\\`*_{}\[\]<>|#@~&$])")
 _SPAN = expression(r"(?<!`)`([^`]+)`(?!`)")
 # Addresses, mentions, numbers of issues, commits.
-_LINKED = expression(
-    r"(?i)([^\s`]{0,300}(?:://|\bwww\.|\bmailto:|@\w|#\d|\bgh-\d)[^\s`]{0,300}|\b[0-9a-f]{40}\b)"
-)
+_LINKED = expression(r"(?i)://|\bwww\.|\bmailto:|@\w|#\d|\bgh-\d|\b[0-9a-f]{40}\b")
+_WORD = expression(r"([^\s`]++)")
 # What makes a list, a heading or a rule of a line.
 _BLOCK = expression(r"^(\d{0,9})([-+=.)])(?=[\s=-]|$)")
 _BACKTICKS = expression(r"`+")
@@ -142,8 +141,8 @@ def escape(text: str) -> str:
 def _escaped(text: str) -> str:
     # Platforms make links of what markup leaves, also of what a backslash stands before.
     return "".join(
-        code(part) if index % 2 else _MARKUP.sub(r"\\\1", part)
-        for index, part in enumerate(_LINKED.split(text))
+        code(part) if _LINKED.search(part) else _MARKUP.sub(r"\\\1", part)
+        for part in _WORD.split(text)
     )
 
 
