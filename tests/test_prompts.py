@@ -41,13 +41,27 @@ def test_a_logged_request_keeps_no_word_of_its_text(release: str, text: str) -> 
 
 
 @pytest.mark.parametrize("body", BODIES)
-@given(text=TEXTS)
-def test_a_quoted_body_keeps_no_word_of_its_text(body: str, text: str) -> None:
-    shown = PromptFilter()(body.format(repr(f"SECRET {text}SECRET")))
+@given(text=TEXTS, gap=st.sampled_from((" ", "\n", "'s ", "'\t", '" ', ", input_type= ")))
+def test_a_quoted_body_keeps_no_word_of_its_text(body: str, text: str, gap: str) -> None:
+    shown = PromptFilter()(body.format(repr(f"SECRET{gap}{text}SECRET")))
 
     assert "SECRET" not in shown
     assert ("'max_tokens': 5" in shown) == ("'max_tokens': 5" in body)
     assert ("input_type=" in shown) == ("input_type=" in body)
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        (r"x [type=a, input_value=\"it's SECRET\\nSECRET\", input_type=str]", "x [type=a, input_value=[prompt left out], input_type=str]"),
+        (r"x [type=a, input_value='it\'s SECRET...d SECRET', input_type=str]", "x [type=a, input_value=[prompt left out], input_type=str]"),
+        ("x [type=a, input_value=['tell SECRET'], input_type=list]", "x [type=a, input_value=[prompt left out], input_type=list]"),
+        ("x [type=a, input_value='one SECRET", "x [type=a, input_value=[prompt left out]"),
+        ("x [type=a, input_value={'method': 'ngram'}, input_type=dict]", "x [type=a, input_value={'method': 'ngram'}, input_type=dict]"),
+    ],
+)  # fmt: skip
+def test_what_a_check_quotes_of_a_request_is_left_out(line: str, shown: str) -> None:
+    assert PromptFilter()(line) == shown
 
 
 def test_tokens_of_a_prompt_are_left_out() -> None:

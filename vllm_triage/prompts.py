@@ -28,9 +28,13 @@ _OF_LIST = expression(
     rf"(?<![\w.])((?P<key>['\"])(?:prompt|input|content)(?P=key) ?: ?|(?:prompt|content)=)\[(?:\s*+(?:{_LITERAL}|\d++|\[[\d,\s]*+\]),?+)++\s*+\]?"
 )
 # What pydantic quotes of a request, cut to some 50 characters; a configuration's value is one word.
+_CHECKED = r", input_type=\w+[,\]]"
 _OF_CHECK = expression(
-    rf"(?<=\binput_value=)(?:[\[{{(](?=[^\n]{{0,200}}?(?:messages|prompt|content|'role'|'text'))[^\n]{{0,400}}?(?=, input_type=)|(?=['\"][^'\"\s]{{0,200}}+\s){_LITERAL})"
+    rf"(?<=\binput_value=)(?=[\[{{(\\'\"])(?:{_LITERAL}(?={_CHECKED})|(?:(?!{_CHECKED})[^\n])*+)"
 )
+_MESSAGES = ("messages", "prompt", "content", "'role'", "'text'")
+_PROSE = expression(r"\s|\\[nrt]")
+_TEXT = expression(_LITERAL)
 _VALUE = expression(r"[:=] ?\\{0,3}['\"]")
 _REQUESTS = ("Received request ", "Generated response ", " details: prompt")
 # Where a record of its own begins.
@@ -67,7 +71,7 @@ class PromptFilter:
         if any(words in line for words in _REQUESTS):
             self._is_open = any(one["end"] is None for one in _OF_REQUEST.finditer(line))
             line = _IDS.sub("[left out]", _UNQUOTED.sub(LEFT_OUT, _OF_REQUEST.sub(LEFT_OUT, line)))
-        line = _OF_CHECK.sub(LEFT_OUT, _OF_LIST.sub(rf"\1{LEFT_OUT}", line))
+        line = _OF_CHECK.sub(_checked, _OF_LIST.sub(rf"\1{LEFT_OUT}", line))
         return _OF_BODY.sub(_emptied, line)
 
 
@@ -75,3 +79,10 @@ def _emptied(found: "regex.Match[str]") -> str:
     start = _VALUE.search(found[0])
     kept = found[0][: start.end() - 1] if start else ""
     return f"{kept.rstrip(chr(92))}{LEFT_OUT}"
+
+
+def _checked(found: "regex.Match[str]") -> str:
+    value = found[0]
+    is_message = value[0] in "[{(" and any(word in value for word in _MESSAGES)
+    is_prose = is_message or any(_PROSE.search(one[0]) for one in _TEXT.finditer(value))
+    return LEFT_OUT if is_prose else value
