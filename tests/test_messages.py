@@ -24,8 +24,11 @@ class Result(NamedTuple):
     state: str
 
 
+BASE = Scanner(catalogue=load())
+
+
 def told(message: Message) -> str:
-    scanner = Scanner("message.log", catalogue=load())
+    scanner = Scanner("message.log", like=BASE)
     for number, row in enumerate(printed(message), 1):
         scanner.feed_numbered(number, row)
     scanner.end_source()
