@@ -1,17 +1,19 @@
 """With hyperscan and without it the gate finds the same words."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
+from typing import TypeVar
 
 import pytest
 
 from tests.traffic import FIXTURES, traffic
 from vllm_triage import gate as gate_module
 from vllm_triage.catalogue import load
-from vllm_triage.gate import Gate
+from vllm_triage.gate import Gate, planned
 
+T = TypeVar("T")
 ITEMS = [
     (pattern.keywords, pattern.any_of, f"{kind}:{pattern.name}")
     for kind, rule in load().rules.items()
@@ -29,13 +31,20 @@ def texts() -> Iterator[str]:
     yield from ("", "\0", "x" * 100_000 + "CUDA out of memory", "█ é \udcff CUDA out of memory")
 
 
+def gate_of(items: Sequence[tuple[tuple[str, ...], tuple[str, ...], T]]) -> Gate[T]:
+    return Gate(
+        [item for _, _, item in items],
+        planned((words, any_of, place) for place, (words, any_of, _) in enumerate(items)),
+    )
+
+
 def test_the_same_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("hyperscan")
     monkeypatch.setattr(gate_module, "_WORTH_IT", sys.maxsize)
-    plain = Gate(ITEMS)
+    plain = gate_of(ITEMS)
     expected = [list(plain.candidates(text)) for text in texts()]
     monkeypatch.setattr(gate_module, "_WORTH_IT", 1)
-    fast = Gate(ITEMS)
+    fast = gate_of(ITEMS)
 
     assert [list(fast.candidates(text)) for text in texts()] == expected
     assert fast._literals is not None
@@ -45,7 +54,7 @@ def test_the_same_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_threads_that_share_a_gate_all_find_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("hyperscan")
     monkeypatch.setattr(gate_module, "_WORTH_IT", 1)
-    gate = Gate(ITEMS)
+    gate = gate_of(ITEMS)
     text = "\n".join(row.decode() for row in traffic(5, 300))
     expected = list(gate.candidates(text))
 
@@ -82,7 +91,7 @@ def test_a_broken_hyperscan_is_as_good_as_none(
     monkeypatch.setitem(sys.modules, "hyperscan", None if where == "import" else module)
     monkeypatch.setattr(gate_module, "_WORTH_IT", 1)
     words = ["first", *(f"word number {number}" for number in range(50))]
-    gate = Gate(((word,), (), word) for word in words)
+    gate = gate_of([((word,), (), word) for word in words])
 
     assert list(gate.candidates("a word number 7.")) == ["word number 7"]
     assert list(gate.candidates("first")) == ["first"]

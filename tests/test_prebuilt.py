@@ -37,7 +37,7 @@ def test_the_catalogue_is_the_same_from_both(
     patterns: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = read(patterns)
-    load = catalogue._builtin.__wrapped__
+    load = catalogue.built_in.__wrapped__
     monkeypatch.setattr(catalogue, "parsed", lambda: None)
     from_toml = load()
     monkeypatch.setattr(catalogue, "parsed", lambda: found)

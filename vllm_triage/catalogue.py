@@ -171,7 +171,7 @@ def load(
     rules: dict[Kind, Rule] = {}
     topics: dict[str, Topic] = {}
     if builtin:
-        base = _builtin()
+        base = built_in()
         rules.update(base.rules)
         topics.update(base.topics)
     prefilter: dict[str, Ways] = {}
@@ -181,7 +181,8 @@ def load(
 
 
 @cache
-def _builtin() -> Catalogue:
+def built_in() -> Catalogue:
+    """The built-in rules as they are written, with names of thresholds in the place of numbers."""
     rules: dict[Kind, Rule] = {}
     topics: dict[str, Topic] = {}
     ready = parsed()

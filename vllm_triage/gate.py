@@ -1,7 +1,7 @@
 """The plain-text gate: which patterns can match a text at all."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from vllm_triage.literals import Literals, literals
@@ -27,21 +27,66 @@ INFO 01-01 00:00:00 [logger.py:39] Received request chatcmpl-1: prompt: 'What is
 """
 
 
-class _Entry(NamedTuple, Generic[T]):
-    """An item under one of its words, with what else a text must hold."""
-
-    rest: tuple[str, ...]
-    any_of: tuple[str, ...]
-    item: T
-    number: int | None
+_Entry = tuple[tuple[str, ...], tuple[str, ...], int, bool]
+"""An item under one of its words: what else a text must hold, which item, whether it has others."""
+_Word = tuple[int, str, list[_Entry]]
+"""A word's place in the order, the word, and the items that hang on it."""
 
 
-class _Word(NamedTuple, Generic[T]):
-    """A word and the items that hang on it; `place` is its place in the order."""
+class Plan(NamedTuple):
+    """Under which words a gate looks for which items; plain data."""
 
-    place: int
-    word: str
-    entries: list[_Entry[T]]
+    words: list[_Word]
+    short: list[_Word]
+    """Those that are looked for one by one."""
+    by_gram: dict[str, list[_Word]]
+    """The others, by four of their characters."""
+    numbered: list[tuple[str, str]]
+    """The words with digits, and the same with zeroes."""
+
+
+def planned(items: Iterable[tuple[tuple[str, ...], tuple[str, ...], int]]) -> Plan:
+    """Work out the plan for items by their words, their `any_of` and their numbers."""
+    groups: defaultdict[str, list[_Entry]] = defaultdict(list)
+    every: set[str] = set()
+    for words, any_of, number in items:
+        every.update(words, any_of)
+        if not words:
+            for word in any_of:
+                groups[word].append(((), (), number, True))
+            continue
+        longest = max(words, key=len)
+        rest = tuple([word for word in words if word != longest])
+        groups[longest].append((rest, any_of, number, False))
+    found = [
+        (place, word, entries) for place, (word, entries) in enumerate(sorted(groups.items()))
+    ]
+    short, by_gram = _shared_out(found)
+    digits = sorted([one for one in every if not _ASCII_DIGITS.isdisjoint(one)])
+    return Plan(found, short, by_gram, [(word, word.translate(_ZEROES)) for word in digits])
+
+
+def _shared_out(words: list[_Word]) -> tuple[list[_Word], dict[str, list[_Word]]]:
+    """Give each word to one of its grams: one that is rare in logs and has few words yet."""
+    if len(words) <= _FEW:
+        return words, {}
+    short: list[_Word] = []
+    by_gram: dict[str, list[_Word]] = {}
+    ordinary = _grams(ORDINARY)
+    for item in words:
+        word = item[1]
+        last = len(word) - _GRAM
+        if last < 0:
+            short.append(item)
+            continue
+        best = least = None
+        for start in (0, last // 2, last):
+            gram = word[start : start + _GRAM]
+            taken = (gram in ordinary, len(by_gram.get(gram, ())))
+            if least is None or taken < least:
+                best, least = gram, taken
+        by_gram.setdefault(best or "", []).append(item)
+    return short, by_gram
 
 
 class Gate(Generic[T]):
@@ -53,54 +98,11 @@ class Gate(Generic[T]):
     hyperscan, where it is installed and a log gives it enough to do.
     """
 
-    def __init__(self, items: Iterable[tuple[tuple[str, ...], tuple[str, ...], T]]) -> None:
-        groups: defaultdict[str, list[_Entry[T]]] = defaultdict(list)
-        every: set[str] = set()
-        for number, (words, any_of, item) in enumerate(items):
-            every.update(words, any_of)
-            if not words:
-                for word in any_of:
-                    groups[word].append(_Entry((), (), item, number))
-                continue
-            longest = max(words, key=len)
-            rest = tuple([word for word in words if word != longest])
-            groups[longest].append(_Entry(rest, any_of, item, None))
-        self._numbered = tuple(
-            [
-                (word, word.translate(_ZEROES))
-                for word in sorted([one for one in every if not _ASCII_DIGITS.isdisjoint(one)])
-            ]
-        )
-        self._short: list[_Word[T]] = []
-        self._by_gram: dict[str, list[_Word[T]]] = {}
+    def __init__(self, items: Sequence[T], plan: Plan) -> None:
+        self._items = items
+        self._all, self._short, self._by_gram, self._numbered = plan
         self._searches = 0
         self._literals: Literals | None = None
-        self._all = [
-            _Word(place, word, entries)
-            for place, (word, entries) in enumerate(sorted(groups.items()))
-        ]
-        self._share_out()
-
-    def _share_out(self) -> None:
-        """Give each word to one of its grams: one that is rare in logs and has few words yet."""
-        if len(self._all) <= _FEW:
-            self._short = self._all
-            return
-        ordinary = _grams(ORDINARY)
-        by_gram = self._by_gram
-        for item in self._all:
-            word = item.word
-            last = len(word) - _GRAM
-            if last < 0:
-                self._short.append(item)
-                continue
-            best = least = None
-            for start in (0, last // 2, last):
-                gram = word[start : start + _GRAM]
-                taken = (gram in ordinary, len(by_gram.get(gram, ())))
-                if least is None or taken < least:
-                    best, least = gram, taken
-            by_gram.setdefault(best or "", []).append(item)
 
     def candidates(self, text: str) -> Iterator[T]:
         """Give the items that a text may match, each once."""
@@ -109,15 +111,15 @@ class Gate(Generic[T]):
             return
         given: set[int] = set()
         for _, _, group in sorted(words):
-            for rest, any_of, item, number in group:
-                if number is not None:
+            for rest, any_of, number, has_others in group:
+                if has_others:
                     if number in given:
                         continue
                     given.add(number)
                 if all(other in text for other in rest) and (
                     not any_of or any(other in text for other in any_of)
                 ):
-                    yield item
+                    yield self._items[number]
 
     def numbered(self, text: str) -> tuple[str, ...]:
         """The words with digits that may stand in a text, whatever its digits are.
@@ -128,26 +130,26 @@ class Gate(Generic[T]):
         mapped = text.translate(_ZEROES)
         return tuple(word for word, shape in self._numbered if shape in mapped)
 
-    def _words(self, text: str) -> list[_Word[T]]:
+    def _words(self, text: str) -> list[_Word]:
         """The words that stand in a text."""
         fast = self._fast_words(text) if self._by_gram else None
         if fast is not None:
             return fast
-        found = [item for item in self._short if item.word in text]
+        found = [item for item in self._short if item[1] in text]
         if not self._by_gram:
             return found
         grams: set[str] = set()
         for start in range(0, len(text), _PIECE):
             grams |= self._by_gram.keys() & _grams(text[start : start + _PIECE + _GRAM - 1])
         for gram in grams:
-            found += [item for item in self._by_gram[gram] if item.word in text]
+            found += [item for item in self._by_gram[gram] if item[1] in text]
         return found
 
-    def _fast_words(self, text: str) -> list[_Word[T]] | None:
+    def _fast_words(self, text: str) -> list[_Word] | None:
         """The same, found by hyperscan; None where it is not there, or not worth its start yet."""
         self._searches += 1
         if self._searches == _WORTH_IT:
-            self._literals = literals([item.word for item in self._all])
+            self._literals = literals([word for _, word, _ in self._all])
         if self._literals is None:
             return None
         try:

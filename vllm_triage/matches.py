@@ -11,13 +11,14 @@ import regex
 
 from vllm_triage import precompiled, prefilter
 from vllm_triage.catalogue import Catalogue
-from vllm_triage.conditions import accepts, in_bounds, looks_at, raised_so, satisfies
+from vllm_triage.conditions import accepts, in_bounds, raised_so, satisfies
 from vllm_triage.events import Event
 from vllm_triage.expressions import expression
 from vllm_triage.gate import Gate
 from vllm_triage.kinds import Confidence, Kind, Level, Phase, Role, Severity
 from vllm_triage.lines import Line, Origin
 from vllm_triage.phases import phase_of, quantized_by
+from vllm_triage.plans import plans
 from vllm_triage.prefilter import Ways, holds
 from vllm_triage.rules import Pattern, Rule
 from vllm_triage.run import Run
@@ -169,20 +170,13 @@ class Matcher:
 
     @cached_property
     def _gates(self) -> dict[Origin, Gate[Recogniser]]:
-        # Most lines are of access and few patterns ask for those.
         every = [
             Recogniser(kind, rule, pattern)
             for kind, rule in self.catalogue.rules.items()
             for pattern in rule.worded
         ]
-        return {
-            origin: Gate(
-                (item.pattern.keywords, item.pattern.any_of, item)
-                for item in every
-                if looks_at(item.pattern, origin)
-            )
-            for origin in (Origin.LOG, Origin.ACCESS, Origin.STATISTICS)
-        }
+        by_origin = plans([one.pattern for one in every])
+        return {origin: Gate(every, plan) for origin, plan in by_origin.items()}
 
     def find(self, event: Event, run: Run, position: int) -> Match | None:
         """Give the one match of an event: cause before symptom, more conditions before fewer."""
