@@ -20,7 +20,7 @@ PROGRAMS: dict[str, str] = {
     **dict.fromkeys(("curl", "dmesg", "lscpu", "lsof", "nc", "pgrep", "ping", "ps", "sudo", "chown", "reboot", "systemctl", "journalctl", "apt-get",
                      "ufw", "update-ca-certificates"), "the operating system"),
     **dict.fromkeys(("kubectl", "docker", "podman", "sacct", "sbatch", "sinfo", "squeue"), "containers and schedulers"),
-    **dict.fromkeys(("git", "gh", "pip", "python", "python3", "pytest", "pre-commit", "torchrun", "ray", "lm_eval",
+    **dict.fromkeys(("git", "gh", "pip", "python", "python3", "pytest", "coverage", "pre-commit", "torchrun", "ray", "lm_eval",
                      "py-spy"), "development and Python packages"),
     "fresh/bin/pip": "a fresh environment's pip", ".venv/bin/pip": "this project's environment",
     ".venv/bin/python": "this project's environment", ".venv/bin/pytest": "this project's environment",
