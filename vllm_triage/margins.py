@@ -11,6 +11,8 @@ _KNOWN = expression(
 )
 # Prefixes that are read further on: they name the process or the time.
 _READ_LATER = expression(r"\(|\[(?:rank|default)\d|\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[.,\d]*")
+# A cut traceback's first frame, and numbers in a column: their blanks are their own.
+_NO_PASTE = expression(r"File |(?!\d{4}-\d\d-\d\d[ T]\d\d:)\d")
 _VARYING = expression(r"[\w.@-]*\d[\w.@-]*")
 _MAX_WIDTH = 200
 _MAX_SEARCH = 400
@@ -46,7 +48,7 @@ class Margin:
         if self._is_first and is_whole and text.strip():
             self._is_first = False
             self._indent = text[: len(text) - len(text.lstrip())]
-            if text.lstrip().startswith("File ") or text.lstrip()[0].isdigit():
+            if _NO_PASTE.match(text.lstrip()):
                 self._indent = ""
         if self._indent and is_whole and text.strip():
             # All of a pasted log is indented, or none: the first line without ends it.
