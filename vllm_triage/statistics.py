@@ -40,7 +40,9 @@ PREFIX_HITS = "prefix_cache_hit_pct"
 """How many of the prompts' tokens came from the prefix cache, where a line beside the window says so."""
 CACHE_RISE = "kv_cache_rise_pct_per_request"
 """How much of the KV cache each running request has taken since the window before."""
-FROM_BEFORE = frozenset((EARLIER, OF_EARLIER, CACHE_RISE))
+CACHE_PEAK = "kv_cache_peak_pct"
+"""The most of the KV cache in use at the end of this window and of the one before."""
+FROM_BEFORE = frozenset((EARLIER, OF_EARLIER, CACHE_RISE, CACHE_PEAK))
 """What a window shows only beside those before it."""
 
 
@@ -76,7 +78,11 @@ class Windows:
         if running == 0 or is_first:
             return (("windows_idle", 1.0),)
         rise = 0.0 if before is None else cache_pct - before
-        observed = [(PER_REQUEST, generation / running), (CACHE_RISE, round(rise, 1) / running)]
+        observed = [
+            (PER_REQUEST, generation / running),
+            (CACHE_RISE, round(rise, 1) / running),
+            (CACHE_PEAK, max(cache_pct, before or 0.0)),
+        ]
         hits = self._prefix_hits.get(line.key)
         if hits is not None:
             observed.append((PREFIX_HITS, hits))
