@@ -257,6 +257,8 @@ class LoadingFacts(Facts):
     """A key of a config file."""
     error: str | None = None
     """A library's short name for the error."""
+    store: str | None = None
+    """Where the model is fetched from, where that is not the hub: S3, Google Cloud Storage."""
     format: str | None = None
     """A file format such as gguf."""
     quant_method: str | None = None
@@ -503,6 +505,8 @@ class RequestFacts(Facts):
     family: Literal["request"] = "request"
     status_code: int | None = None
     """The HTTP status."""
+    outcome: str | None = None
+    """What else it brought about."""
     endpoint: str | None = None
     """The path that was asked."""
     error_type: str | None = None
