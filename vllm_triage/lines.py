@@ -162,6 +162,11 @@ _MAX_PREFIX = 200
 _GLUED = expression(
     r"(?:it/s|s/it|toks/s|\?it/s)[^\[\]]{0,40}\](?=(?:DEBUG|INFO|WARNING|ERROR) \d\d-\d\d )"
 )
+# Records of a traceback that a paste has run together: a record's own last word is the colon.
+_RUN_TOGETHER = "Traceback (most recent call last): "
+_RECORD = expression(
+    r" (?=(?:\([\w.-]{1,60}(?: \S{1,40})? pid=\d+\) ){0,3}+(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? \[?[\w./]{1,80}:\d+\])"
+)
 FOLDED_BY_RAY = "x across cluster]"
 # What Ray adds to the line that stands for several like it.
 _FOLDED_BY_RAY = expression(
@@ -285,7 +290,7 @@ def parse(
     level: str | None = None,
     container: str | None = None,
 ) -> tuple[Line, ...]:
-    """Cut one printed line; two lines come back where a record is glued to a progress bar.
+    """Cut one printed line; several come back where a record is glued to a progress bar or to others.
 
     `time`, `level` and `container` are what an envelope stated; the line's own words win.
     """
@@ -297,6 +302,11 @@ def parse(
             head = Line(source, number, shown, text[:end], container=container)
             rest = parse(source, number, text[end:], raw=shown, time=time, container=container)
             return (head, *rest)
+    if _RUN_TOGETHER in text:
+        records = _RECORD.split(text, _MAX_PARTS)
+        if len(records) > 1:
+            cuts = (parse(source, number, one, time=time, container=container) for one in records)
+            return tuple(line for lines in cuts for line in lines)
     known = _LEVELS.get(level[:1].upper()) if level else None
     line = _parse(source, number, text, shown, time, known, container)
     if "\\n" in line.text and line.origin is Origin.LOG and _is_escaped(line):

@@ -83,7 +83,9 @@ def _shape(margin: str) -> str:
     parts = []
     end = 0
     for found in _VARYING.finditer(body):
-        parts += [_literal(body[end : found.start()]), r"[\w.@-]+"]
+        # A number is not taken for a program's name, nor a name without a number for one that has one.
+        varying = r"\d+" if found[0].isdigit() else r"(?=[^\s\d]{0,100}\d)[\w.@-]+"
+        parts += [_literal(body[end : found.start()]), varying]
         end = found.end()
     parts.append(_literal(body[end:]))
     return "".join(parts) + regex.escape(margin[len(body) :])
