@@ -167,6 +167,10 @@ _RUN_TOGETHER = "Traceback (most recent call last): "
 _RECORD = expression(
     r" (?=(?:\([\w.-]{1,60}(?: \S{1,40})? pid=\d+\) ){0,3}+(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? \[?[\w./]{1,80}:\d+\])"
 )
+# What begins a line of a traceback: a frame, the source below it, marks, another traceback, an exception.
+_RAN_INTO = expression(
+    r""" (?=File "[^"\n]{1,400}", line \d{1,7}, in )|(?<=", line \d{1,7}, in [\w<>]{1,80}) |(?<=\(most recent call last\):) | (?=(?:The above|During handling of the above) exception |Traceback \(most)| (?=(?:[A-Za-z_]\w{0,60}\.){0,8}+[A-Z]\w{0,60}(?:Error|Exception|Interrupt|Exit): )"""
+)
 FOLDED_BY_RAY = "x across cluster]"
 # What Ray adds to the line that stands for several like it.
 _FOLDED_BY_RAY = expression(
@@ -312,6 +316,9 @@ def parse(
     if "\\n" in line.text and line.origin is Origin.LOG and _is_escaped(line):
         # A whole failure in one string, as a repr or a JSON value that lost its braces.
         parts = line.text.replace('\\"', '"').split("\\n")[:_MAX_PARTS]
+        return tuple(line._replace(text=part, raw=part) for part in parts)
+    if line.text.startswith(_RUN_TOGETHER) and line.origin is Origin.LOG:
+        parts = _RAN_INTO.sub("\n", line.text).split("\n")[:_MAX_PARTS]
         return tuple(line._replace(text=part, raw=part) for part in parts)
     return (line,)
 
