@@ -303,6 +303,8 @@ class QuantizationFacts(Facts):
     family: Literal["quantization"] = "quantization"
     quant_method: str | None = None
     """The quantization method."""
+    feature: str | None = None
+    """What the GPU does not take, where that is no quantization and no dtype."""
     config_method: str | None = None
     """The method that the checkpoint names."""
     argument_method: str | None = None
