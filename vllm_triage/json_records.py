@@ -78,8 +78,13 @@ def level_of(record: Mapping[str, object]) -> str | None:
 
 
 def is_access(record: Mapping[str, object]) -> bool:
-    """Tell a proxy's record of a request: it may quote what users sent, and is no evidence."""
+    """Tell a proxy's record of a request: it may quote what users sent, and is no evidence.
+
+    Caddy's logger of errors says in its message what went wrong, and quotes no body.
+    """
     status = record.get("status", record.get("status_code"))
+    if str(record.get("logger", "")).startswith("http.log.error"):
+        return False
     return isinstance(status, int) and any(
         key in record
         for key in ("body", "request_body", "request", "method", "path", "uri", "url")
