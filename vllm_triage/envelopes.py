@@ -57,7 +57,7 @@ def without_escapes(text: str) -> str:
     """Take terminal sequences out, also those that a logger spelt out (`#033[`, `^[[`)."""
     if "\x1b" in text or "033" in text or "^[" in text or "1b[" in text:
         text = _ANSI.sub("", text)
-    return _LOST_ESCAPE.sub("", text) if "[0m" in text else text
+    return _LOST_ESCAPE.sub("", text) if "[0m" in text or "[0;0m" in text else text
 
 
 def unescaped(text: str) -> list[str]:
@@ -73,6 +73,7 @@ def is_clean(text: str) -> bool:
         or "^[" in text
         or "1b[" in text
         or "[0m" in text
+        or "[0;0m" in text
         or "&" in text
         or "\r" in text
     )
@@ -201,7 +202,7 @@ class Unwrapper:
             message = without_escapes(fields["MESSAGE"])
             yield from self._record(Text(number, message), {**fields, "MESSAGE": message}, 0)
 
-    def _unwrap(self, item: Text, depth: int) -> Iterator[Text]:
+    def _unwrap(self, item: Text, depth: int, *, has_margin: bool = True) -> Iterator[Text]:
         text = item.text
         first = text[:1]
         if not first or depth > _MAX_DEPTH:
@@ -213,7 +214,8 @@ class Unwrapper:
                 yield from self._record(item, record, depth)
                 return
         inner = self._inner(item)
-        if inner is None:
+        if inner is None and has_margin:
+            # Once only: what follows a margin may look like one.
             shown = self._margin.without(text, is_whole=depth == 0)
             if shown is not text:
                 inner = "margin", item._replace(text=shown)
@@ -233,7 +235,7 @@ class Unwrapper:
             for row in unescaped(wrapped.text):
                 yield from self._unwrap(wrapped._replace(text=row), depth + 1)
             return
-        yield from self._unwrap(wrapped, depth + 1)
+        yield from self._unwrap(wrapped, depth + 1, has_margin=has_margin and name != "margin")
 
     def _inner(self, item: Text) -> tuple[str, Text] | None:
         first = item.text[0]

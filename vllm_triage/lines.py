@@ -82,7 +82,7 @@ _LEVELS = {
 }
 
 _PROCESS = expression(
-    r"\((?P<name>[A-Za-z_][\w.:-]{0,200})?(?: (?:rank=(?P<rank>\d+)|(?P<part>[A-Z]{1,9}\d{1,9}(?:_[A-Z]{1,9}\d{1,9}){0,9})))?"
+    r"\((?P<name>[A-Za-z_][\w.:-]{0,200})?(?:,? (?:rank=(?P<rank>\d+)|(?P<part>[A-Z]{1,9}\d{1,9}(?:_[A-Z]{1,9}\d{1,9}){0,9})))?"
     r"(?:,? ?pid=(?P<pid>\d+))?(?:, ip=[\w.:]+)?\)\s?"
 )
 _RANK = expression(r"\[(?:rank|default)(?P<rank>\d+)\]:?\s?")
@@ -122,7 +122,7 @@ _NCCL = expression(
     r"(?:\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\] )?[\w.-]+:(?P<pid>\d+):\d+ \[(?P<gpu>-?\d+)\] (?P<text>(?:\S+ )?NCCL (?P<level>INFO|WARN|TRACE)\b)"
 )
 _TIMED = expression(
-    r"(?:\[(?P<time>\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[.,\d]*)\]|(?P<time>\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[.,\d]*(?:Z|[+-]\d\d:?\d\d)?))[ \t]"
+    r"(?:\[(?P<time>\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[.,\d]*(?:Z|[+-]\d\d:?\d\d)?)\]|(?P<time>\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[.,\d]*(?:Z|[+-]\d\d:?\d\d)?))[ \t]"
 )
 
 _BY_FIRST: dict[str, tuple[regex.Pattern[str], ...]] = {
@@ -140,10 +140,10 @@ _ACCESS = expression(
 _QUOTED = r"""(?:'(?:[^'\\]|\\.)*+(?:'|$)|"(?:[^"\\]|\\.)*+(?:"|$))"""
 # What users and models wrote, in the JSON, the objects and the examples of vLLM and its clients.
 _WRITTEN = expression(
-    r"""(['"](?:content|prompt|text|reasoning|reasoning_content|input)['"]: ?|\b(?:content|prompt|text|reasoning_content)=|(?:Prompt|Generated text): )"""
+    r"""(['"](?:content|prompt|text|reasoning|reasoning_content|input)['"]: ?|\b(?:content|prompt|text|reasoning_content)=|(?:[Pp]rompt|Generated text): )"""
     rf"(?:{_QUOTED}|\[{_QUOTED}(?:, ?{_QUOTED})*+)"
 )
-WRITTEN_WORDS = ("content", 'prompt"', "prompt'", "prompt=", 'text"', "text'", "text=", "text: ", "Prompt: ", "reasoning", 'input"', "input'")  # fmt: skip
+WRITTEN_WORDS = ("content", 'prompt"', "prompt'", "prompt=", 'text"', "text'", "text=", "text: ", "rompt: ", "reasoning", 'input"', "input'")  # fmt: skip
 """A line without one of these holds nothing that users or models wrote."""
 REQUESTS = ("Received request ", "Generated response ", "Added request ", "Request log")
 _STATISTICS = expression(r"(?:Engine \d+: |\d+ Engines Aggregated: )?Avg prompt throughput: ")

@@ -10,7 +10,10 @@ _KNOWN = expression(
     r"\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? \[?[\w./]+:\d+\]"
 )
 # Prefixes that are read further on: they name the process or the time.
-_READ_LATER = expression(r"\(|\[(?:rank|default)\d|\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[.,\d]*")
+_READ_LATER = expression(
+    r"\(|\[(?:rank|default)\d"
+    r"|\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[.,\d]*(?:Z|[+-]\d\d:?\d\d)?\]?[ \t]*$"
+)
 # A cut traceback's first frame, and numbers in a column: their blanks are their own.
 _NO_PASTE = expression(r"File |(?!\d{4}-\d\d-\d\d[ T]\d\d:)\d")
 _VARYING = expression(r"[\w.@-]*\d[\w.@-]*")

@@ -50,7 +50,9 @@ _EXCEPTION = expression(
     r"|OutOfResources|NotSupported|CompilerNotFound|InvalidCxxCompiler|InvalidArgument|NotFound|IsEnabled|StopIteration)))"
     r"(?:_\w+)?(?=:(?:\s|$)|\s*$)"
 )
-_DOTTED = expression(r"(?P<name>[a-z_]\w*(?:\.[A-Za-z_]\w*)*\.[A-Z]\w*)(?=: |$)")
+_DOTTED = expression(
+    r"(?P<name>[a-z_]\w*(?:\.[A-Za-z_]\w*)*\.[A-Z](?![A-Z\d_]*+(?:: |$))\w*)(?=: |$)"
+)
 _ANY_NAME = expression(r"(?P<name>(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?=: |$)")
 _REPR = expression(
     r"(?P<name>(?:[A-Za-z_]\w{0,80}\.){0,8}[A-Za-z_]\w{0,80}(?:Error|Exception))\(['\"]"
