@@ -5,7 +5,8 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from vllm_triage import json_records
+from vllm_triage import json_exports, json_records
+from vllm_triage.csv_rows import Row, Table
 from vllm_triage.expressions import expression
 from vllm_triage.journal import Entry, Export
 from vllm_triage.margins import Margin
@@ -43,13 +44,14 @@ _LOGFMT = expression(
     r"""(?:[\w.@-]{1,40}=(?:"(?:[^"\\]|\\.)*+"|[^\s"]*+) )*?(?:msg|message|log)=("(?:[^"\\]|\\.)*+")"""
 )
 _PRETTY = expression(
-    r"""\s{1,40}"(?:message|msg|log|text|MESSAGE|line)": ("(?:[^"\\]|\\.)*+"),?\s*$"""
+    r"""\s{1,40}"(?:message|msg|log|text|MESSAGE|line|textPayload|@message|_raw|stdout|stderr)": ("(?:[^"\\]|\\.)*+"),?\s*$"""
 )
 _GREP = expression(r"\d{1,9}:(?=[^\d\s])")
 _TALOS = expression(r"[\d.]{7,15}: kern: +\w+: \[(\S{10,40})\]: ")
 _PIPE = expression(r" {1,8}\| ")
 _FRAME_EDGE = expression(r"^[│┃║] ?|\s{0,300}[│┃║]$")
 
+_YAML = "textPayload: "
 _DOCKER_SPLIT = 16_384
 
 
@@ -63,6 +65,21 @@ def without_escapes(text: str) -> str:
 def unescaped(text: str) -> list[str]:
     """The rows of a message whose line ends and tabs a syslog daemon wrote as `#012` and `#011`."""
     return text.replace("#011", "\t").split("#012")[:_MAX_PARTS]
+
+
+def _yaml(value: str) -> str:
+    """A scalar of YAML, plain or in single quotes."""
+    is_quoted = len(value) > 1 and value[0] == value[-1] == "'"
+    return value[1:-1].replace("''", "'") if is_quoted else value
+
+
+def _rows_of(name: str, text: str) -> list[str] | None:
+    """The rows of a message that an envelope holds as one; None where it is one row."""
+    if name == "syslog" and "#012" in text:
+        return unescaped(text)
+    if name in ("json", "logfmt", "yaml") and "\n" in text:
+        return text.split("\n")[:_MAX_PARTS]
+    return None
 
 
 def is_clean(text: str) -> bool:
@@ -120,6 +137,8 @@ class Unwrapper:
         self._launchers: set[str] = set()
         self._margin = Margin()
         self._export: Export | None = None
+        self._table: Table | None = None
+        self._is_listing = self._has_listed = False
         self.is_plain = False
         """Whether nothing stands before the lines, as far as is known."""
 
@@ -134,7 +153,9 @@ class Unwrapper:
 
         None while what the next line is depends on lines before it.
         """
-        if self._partial or self._export is not None:
+        if self._partial or self._export is not None or self._table is not None:
+            return None
+        if self._has_listed:
             return None
         return (*self._margin.state, self._has_newlines, len(self._launchers), self._stern)
 
@@ -146,6 +167,7 @@ class Unwrapper:
         other._partial = self._partial.copy()
         other._launchers = self._launchers.copy()
         other._margin = copy.copy(self._margin)
+        other._table = copy.deepcopy(self._table)
         return other
 
     @property
@@ -180,6 +202,12 @@ class Unwrapper:
             import html
 
             text = html.unescape(text)
+        if self._table is not None or "," in text:
+            rows = self._tabled(number, text)
+            if rows is not None:
+                for row in rows:
+                    yield from self._row(row)
+                return
         if "\r" in text:
             parts = [part for part in text.split("\r") if part][-64:]
             for part in parts:
@@ -191,6 +219,8 @@ class Unwrapper:
         """Give what partial lines hold."""
         if self._export is not None:
             yield from self._exported(self._export.close())
+        for row in self._table.close() if self._table is not None else []:
+            yield from self._row(row)
         while self._partial:
             _, (first, parts, _) = self._partial.popitem(last=False)
             yield from self._unwrap(
@@ -201,6 +231,20 @@ class Unwrapper:
         for number, fields in entries:
             message = without_escapes(fields["MESSAGE"])
             yield from self._record(Text(number, message), {**fields, "MESSAGE": message}, 0)
+
+    def _tabled(self, number: int, text: str) -> list[Row] | None:
+        """The rows that a line of a table completes; None of any other line."""
+        if self._table is None or not self._table.is_open:
+            begun = Table.begins(text)
+            if begun is not None:
+                self._table, self.is_plain = begun, False
+                return [Row(number, "", None, None)]
+        return None if self._table is None else self._table.take(number, text)
+
+    def _row(self, row: Row) -> Iterator[Text]:
+        self._seen["csv"] += 1
+        item = Text(row.number, row.text, time=row.time, container=row.container, unwrapped=True)
+        yield from self._unwrap(item, 1)
 
     def _unwrap(self, item: Text, depth: int, *, has_margin: bool = True) -> Iterator[Text]:
         text = item.text
@@ -213,6 +257,12 @@ class Unwrapper:
             if record is not None:
                 yield from self._record(item, record, depth)
                 return
+            if first == "[" and depth == 0:
+                value = json_records.value(end)
+                found = self._exports(item, value)
+                if found or json_records.is_talk(value):
+                    yield from found or [item._replace(text="")]
+                    return
         inner = self._inner(item)
         if inner is None and has_margin:
             # Once only: what follows a margin may look like one.
@@ -221,7 +271,7 @@ class Unwrapper:
                 inner = "margin", item._replace(text=shown)
         if inner is None:
             self._seen["plain"] += depth == 0
-            self.is_plain = self._export is None and self._margin.is_settled
+            self.is_plain = self.state is not None and self._margin.is_settled
             yield item
             return
         name, wrapped = inner
@@ -231,8 +281,9 @@ class Unwrapper:
                 wrapped, is_partial=text[len(wrapped.time or "") + 8] == "P", depth=depth
             )
             return
-        if name == "syslog" and "#012" in wrapped.text:
-            for row in unescaped(wrapped.text):
+        rows = _rows_of(name, wrapped.text)
+        if rows is not None:
+            for row in rows:
                 yield from self._unwrap(wrapped._replace(text=row), depth + 1)
             return
         yield from self._unwrap(wrapped, depth + 1, has_margin=has_margin and name != "margin")
@@ -347,6 +398,11 @@ class Unwrapper:
             message = json_records.string(found[1]) if found else None
             if message is not None:
                 return "logfmt", item._replace(text=message.rstrip("\n"))
+        if text.startswith(_YAML):
+            value = text.removeprefix(_YAML)
+            message = json_records.string(value) if value[:1] == '"' else _yaml(value)
+            if message is not None:
+                return "yaml", item._replace(text=message.rstrip("\n"))
         found = _STERN.match(text)
         if found:
             name = f"{found[1]}/{found[2]}"
@@ -355,10 +411,13 @@ class Unwrapper:
                 return "stern", item._replace(text=text[found.end() :], container=name)
         return None
 
-    @staticmethod
-    def _framed(item: Text) -> tuple[str, Text] | None:
+    def _framed(self, item: Text) -> tuple[str, Text] | None:
         text = item.text
         if text[0] in " \t":
+            if '"' in text[:60] and not item.unwrapped:
+                row = self._listed(text)
+                if row is not None:
+                    return "json", item._replace(text=row.rstrip("\n"), unwrapped=True)
             if '": "' in text[:60]:
                 found = _PRETTY.match(text)
                 message = json_records.string(found[1]) if found else None
@@ -367,6 +426,23 @@ class Unwrapper:
             found = _PIPE.match(text)
             return ("pipe", item._replace(text=text[found.end() :])) if found else None
         return "frame", item._replace(text=_FRAME_EDGE.sub("", text))
+
+    def _listed(self, text: str) -> str | None:
+        """A string of a list of printed lines, where JSON is written out; None of any other line."""
+        if json_exports.LIST_BEGINS.match(text) is not None:
+            self._is_listing = self._has_listed = True
+            return None
+        row = json_exports.STRING.match(text) if self._is_listing else None
+        self._is_listing = row is not None
+        return json_records.string(row[1]) if row is not None else None
+
+    def _exports(self, item: Text, value: object) -> list[Text]:
+        """The printed lines of all records in a JSON text; nothing where it holds none."""
+        return [
+            text
+            for record in json_exports.records(value)
+            for text in self._record(item, record, _MAX_DEPTH - 2)
+        ]
 
     def _record(self, item: Text, record: Mapping[str, object], depth: int) -> Iterator[Text]:
         inner = record.get("_source")
@@ -378,6 +454,10 @@ class Unwrapper:
         if message is not None and "rawmsg" in record:
             message = json_records.rsyslog_message(record) or message
         if message is None and not traces:
+            found = self._exports(item, record) if depth < _MAX_DEPTH else []
+            if found:
+                yield from found
+                return
             self._seen["plain"] += depth == 0
             yield item
             return

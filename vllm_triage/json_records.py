@@ -55,6 +55,8 @@ _LOGGER_KEYS = (
     "log.logger",
 )
 
+_ROLES = ("user", "assistant", "system", "tool")
+
 
 def lookup(record: Mapping[str, object], key: str) -> object:
     """A record's value under a key, or under a path with dots: `kubernetes.pod_name`."""
@@ -78,16 +80,25 @@ def level_of(record: Mapping[str, object]) -> str | None:
 
 
 def is_access(record: Mapping[str, object]) -> bool:
-    """Tell a proxy's record of a request: it may quote what users sent, and is no evidence.
+    """Tell a proxy's record of a request, or a chat's message: it quotes users, and is no evidence.
 
     Caddy's logger of errors says in its message what went wrong, and quotes no body.
     """
+    if record.get("role") in _ROLES:
+        return True
     status = record.get("status", record.get("status_code"))
     if str(record.get("logger", "")).startswith("http.log.error"):
         return False
     return isinstance(status, int) and any(
         key in record
         for key in ("body", "request_body", "request", "method", "path", "uri", "url")
+    )
+
+
+def is_talk(value: object) -> bool:
+    """Tell a list of a chat's messages."""
+    return isinstance(value, list) and any(
+        isinstance(one, dict) and one.get("role") in _ROLES for one in value
     )
 
 
@@ -117,6 +128,12 @@ def string(text: str) -> str | None:
 
 def parse(text: str) -> Mapping[str, object] | None:
     """A JSON object; None when it is none."""
+    record = value(text)
+    return record if isinstance(record, dict) else None
+
+
+def value(text: str) -> object:
+    """What a JSON text says; None when it is none."""
     import json
 
     try:
@@ -127,7 +144,7 @@ def parse(text: str) -> Mapping[str, object] | None:
             record = json.loads(shown)
     except (ValueError, RecursionError):
         return None
-    return record if isinstance(record, dict) else None
+    return record
 
 
 def message_of(
@@ -174,9 +191,9 @@ def message_of(
 def first_of(record: Mapping[str, object], keys: tuple[str, ...]) -> str | None:
     """The first text under these keys, 64 characters of it."""
     for key in keys:
-        value = record.get(key)
-        if isinstance(value, str) and value:
-            return value[:64]
+        found = record.get(key)
+        if isinstance(found, str) and found:
+            return found[:64]
     return None
 
 
