@@ -23,6 +23,9 @@ SECRETS = st.text(ALPHABET, min_size=20, max_size=40).filter(lambda text: not te
 
 # `§` stands for the secret. Each line is one way in which a secret gets into a log, a command or a variable.
 PLACES = (
+    "api_key=“§”", "“api_key”: “§”", "‘hf_token’: ‘§’", "—api-key § —port 1", "--api–key §", "Bearer\u00a0§", "Authorization:\u00a0Bearer\u202f§",
+    "api_key\u200b=§", "api_key&quot;: &quot;§&quot;", "api-key&#58; §", "{&amp;quot;hf_token&amp;quot;: &amp;quot;§&amp;quot;}", "setx HF_TOKEN §",
+    "https://a.b/c?d=1\\u0026sig=§", "\\u0022api_key\\u0022:\\u0022§\\u0022",
     "hf_§", "file-hf_§.log", "api_org_§", "sk-§", "sk-ant-api03-§", "nvapi-§", "ghp_§", "github_pat_§", "glpat-§",
     "xoxb-§", "AIzaSyAAAAAAAAAA§", "ya29.§", "gsk_§", "dckr_pat_§", "pypi-§", "npm_§", "eyJ§.§.§",
     "Authorization: Bearer §", "authorization: basic §==", "Authorization: Token §", "'Authorization': 'Bearer §'", "authorization=§",
@@ -207,3 +210,15 @@ def test_the_name_of_what_held_it_stays() -> None:
         "vllm serve --api-key [redacted] meta-llama/Llama-3 --port 80"
     )
     assert redact("--api-key one --api-key two") == "--api-key [redacted] --api-key [redacted]"
+
+
+def test_quotes_and_entities_of_a_text_without_secret_stay() -> None:
+    text = "“the key” of &quot;a&quot; is — as ever — \u00a0missing: max_tokens=10"
+
+    assert redact(text) == text
+
+
+def test_entities_in_entities_without_end_are_harmless() -> None:
+    text = "key &" + "amp;" * 200_000
+
+    assert redact(text) == text

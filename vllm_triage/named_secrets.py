@@ -22,7 +22,7 @@ _OF_VARIABLE = expression(
 )
 _IS_PAIR = expression(r"(?:\(b?|b)['\"]$")
 _SET = expression(r"\s{1,9}")
-_IS_SET = expression(r"(?:^|[\s'\"])(?:ENV|setenv)\s{1,9}$")
+_IS_SET = expression(r"(?:^|[\s'\"])(?:ENV|setenv|setx)\s{1,9}$")
 _OF_FLAG = expression(r"\\{0,3}['\"]?(?:=|,\s{0,3}|[ \t]{1,9})")
 # Another flag, or what a sentence says of this one.
 _NO_FLAG_VALUE = expression(
