@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import FIXTURES
 from vllm_triage import Kind, Scanner, Severity, triage
 
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 23.56 GiB of which 1.00 GiB is free."
@@ -237,3 +238,40 @@ def test_of_exceptions_that_no_rule_knows_the_cause_or_the_last_raised_counts(
     (unknown,) = [one for one in report.incidents if one.kind is Kind.ENGINE_UNRECOGNISED]
 
     assert str(getattr(unknown.facts, "exception", "")).endswith(name)
+
+
+PEER_IS_GONE = """\
+[rank1]: torch.distributed.DistBackendError: NCCL error in: NCCLUtils.cpp:77, remote process exited or there was a network error, NCCL version 2.27.3
+[rank1]: ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely.
+"""
+NO_RENDEZVOUS = """\
+torch.distributed.DistNetworkError: The client socket has timed out after 600000ms while trying to connect to (10.0.0.1, 29500).
+"""
+
+
+@pytest.mark.parametrize("peer", [PEER_IS_GONE, NO_RENDEZVOUS])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "loading/0_10_2-unsupported-arch.log",
+        "loading/0_32_0-weights-missing-shard.log",
+        "quantization/0_32_0-quant-unknown-config.log",
+        "config/report-load-092.log",
+    ],
+)
+@pytest.mark.parametrize("is_first", [True, False])
+def test_what_broke_one_node_explains_that_its_peers_lost_it(
+    tmp_path: Path, name: str, peer: str, *, is_first: bool
+) -> None:
+    log = FIXTURES / name
+    other = tmp_path / "peer.log"
+    other.write_text(peer)
+    alone, of_peer = triage(log).root, triage(other).root
+    assert alone is not None
+    assert of_peer is not None
+    assert of_peer.area == "distributed"
+
+    root = triage([log, other] if is_first else [other, log]).root
+
+    assert root is not None
+    assert root.kind is alone.kind

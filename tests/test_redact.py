@@ -23,9 +23,6 @@ SECRETS = st.text(ALPHABET, min_size=20, max_size=40).filter(lambda text: not te
 
 # `§` stands for the secret. Each line is one way in which a secret gets into a log, a command or a variable.
 PLACES = (
-    "api_key=“§”", "“api_key”: “§”", "‘hf_token’: ‘§’", "—api-key § —port 1", "--api–key §", "Bearer\u00a0§", "Authorization:\u00a0Bearer\u202f§",
-    "api_key\u200b=§", "api_key&quot;: &quot;§&quot;", "api-key&#58; §", "{&amp;quot;hf_token&amp;quot;: &amp;quot;§&amp;quot;}", "setx HF_TOKEN §",
-    "https://a.b/c?d=1\\u0026sig=§", "\\u0022api_key\\u0022:\\u0022§\\u0022",
     "hf_§", "file-hf_§.log", "api_org_§", "sk-§", "sk-ant-api03-§", "nvapi-§", "ghp_§", "github_pat_§", "glpat-§",
     "xoxb-§", "AIzaSyAAAAAAAAAA§", "ya29.§", "gsk_§", "dckr_pat_§", "pypi-§", "npm_§", "eyJ§.§.§",
     "Authorization: Bearer §", "authorization: basic §==", "Authorization: Token §", "'Authorization': 'Bearer §'", "authorization=§",
@@ -77,6 +74,9 @@ PLACES = (
     "HUGGINGFACEHUB_API_TOKEN=§", "HF_TOKEN_WRITE=§", "SLACK_WEBHOOK=https://hooks.slack.com/services/T00/B00/§", "https://discord.com/api/webhooks/123/§",
     "https://x.webhook.office.com/webhookb2/§", "MYSQL_ROOT_PASSWORD=§", "REDIS_PASS=§", "BASIC_AUTH=u:§", "VAULT_TOKEN=§", "SECRET_KEY_BASE=§", "ENCRYPTION_KEY=§",
     "JWT_SECRET=§", "SIGNING_KEY=§",
+    "api_key=“§”", "“api_key”: “§”", "‘hf_token’: ‘§’", "—api-key § —port 1", "--api–key §", "Bearer\u00a0§", "Authorization:\u00a0Bearer\u202f§",
+    "api_key\u200b=§", "api_key&quot;: &quot;§&quot;", "api-key&#58; §", "{&amp;quot;hf_token&amp;quot;: &amp;quot;§&amp;quot;}", "setx HF_TOKEN §",
+    "https://a.b/c?d=1\\u0026sig=§", "\\u0022api_key\\u0022:\\u0022§\\u0022",
 )  # fmt: skip
 
 
