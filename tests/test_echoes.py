@@ -57,3 +57,40 @@ def test_derived_values_are_named_and_not_empty(known: dict[str, str]) -> None:
 
     assert set(found) <= set(NAMES)
     assert all(found.values())
+
+
+def test_a_comment_is_no_part_of_a_command() -> None:
+    echo = parse("$ vllm serve org/model --port 1 # the old port")
+    inside = parse("$ vllm serve org/model#a --port 1")
+
+    assert echo is not None
+    assert echo.words == ("vllm", "serve", "org/model", "--port", "1")
+    assert inside is not None
+    assert inside.words == ("vllm", "serve", "org/model#a", "--port", "1")
+    assert parse("$ vllm serve org/model --x '#a' --port 1") is None
+
+
+def test_a_command_may_be_kept_from_hanging_up_behind_its_variables() -> None:
+    echo = parse("$ CUDA_VISIBLE_DEVICES=0,1 nohup vllm serve org/m -tp 2 > out.log 2>&1 &")
+
+    assert echo is not None
+    assert (echo.model, echo.visible_gpus()) == ("org/m", 2)
+    assert echo.words[echo.first :] == ("org/m", "-tp", "2")
+
+
+def test_a_value_before_a_redirection_stays() -> None:
+    for end in (
+        "> out.log",
+        ">out.log",
+        ">> out.log 2>&1",
+        "2>&1 | tee log",
+        "2> err.log",
+        "&> all.log",
+        "1>&2",
+        "| cat",
+        "< in",
+    ):
+        echo = parse(f"$ vllm serve org/m -tp 2 {end}")
+
+        assert echo is not None, end
+        assert echo.words[echo.first :] == ("org/m", "-tp", "2"), end

@@ -16,7 +16,7 @@ SERVER_MODULE = "vllm.entrypoints.openai.api_server"
 # A prompt, `Command:`, `+` of `set -x`, a continuation's `>`; never the advice in a message.
 _START = expression(
     r"(?:[$#+>]+ |.{0,24}[Cc]ommand: ?|[\w.-]+@[\w.-]+:[^$#]{0,60}[$#] ?)?(?:sudo (?:-\w+ ){0,9}|exec |nohup ){0,9}"
-    r"(?=(?:\w+=(?:'[^']*'|\"[^\"]*\"|[^\s'\"]\S*)? ){0,99}(?:env (?:\w+=\S* ){1,99})?(?:\S*/)?(?:vllm serve |python[\d.]* (?:-u )?(?:\S*/vllm serve |-m vllm\.entrypoints)"
+    r"(?=(?:\w+=(?:'[^']*'|\"[^\"]*\"|[^\s'\"]\S*)? ){0,99}(?:env (?:\w+=\S* ){1,99})?(?:nohup |exec |uv run ){0,3}(?:\S*/)?(?:vllm serve |python[\d.]* (?:-u )?(?:\S*/vllm serve |-m vllm\.entrypoints)"
     r"|(?:docker|podman|nerdctl)(?: container)? run ))"
 )
 _ASSIGNMENT = expression(r"(\w+)=(.*)", regex.DOTALL)
@@ -144,8 +144,19 @@ def _split(text: str) -> list[str] | None:
             if word and set(word) <= set("();<>|&"):
                 if "(" in word:
                     return None
-                if word.startswith(">") and words and _REDIRECTED.fullmatch(words[-1]):
+                # `2>&1` has a stream's number, `-tp 2 > log` a value.
+                start = text.rfind(word, 0, lexer.instream.tell())
+                if (
+                    word[0] in "<>"
+                    and text[start - 1].isdigit()
+                    and _REDIRECTED.fullmatch(words[-1])
+                ):
                     words.pop()
+                break
+            if word.startswith("#"):
+                # A comment; what is in quotes is none.
+                if "'#" in text or '"#' in text:
+                    return None
                 break
             words.append(word)
     except ValueError:
