@@ -10,7 +10,7 @@ from vllm_triage import Report, triage
 from vllm_triage.envelopes import Unwrapper
 from vllm_triage.margins import Margin
 
-LOGS = ["oom/kv-cache-too-small.log", "healthy/prompt-quotes-a-cuda-traceback.log", "oom/report-oom-047.log", "network/0_10_2-hub-offline-dns.log", "distributed/0_10_2-tp2-heads-not-divisible.log"]  # fmt: skip
+LOGS = ["oom/kv-cache-too-small.log", "healthy/prompt-quotes-a-cuda-traceback.log", "oom/report-oom-047.log", "loading/report-load-071.log", "network/0_10_2-hub-offline-dns.log", "distributed/0_10_2-tp2-heads-not-divisible.log"]  # fmt: skip
 WRAPS: dict[str, Callable[[int, str], str]] = {
     "quoted": lambda number, row: f"> {row}",
     "indented": lambda number, row: f"    {row}",
@@ -32,6 +32,12 @@ WRAPS: dict[str, Callable[[int, str], str]] = {
     "container id": lambda number, row: f"0123456789ab {row}",
     "SkyPilot": lambda number, row: f"(head, rank=0, pid=4711) {row}",
     "lost escapes": lambda number, row: f"[1;36m{row}[0;0m",
+    "typographic quotes": lambda number, row: (
+        row.replace(" '", " \u2018")
+        .replace("'", "\u2019")
+        .replace(' "', " \u201c")
+        .replace('"', "\u201d")
+    ),
     "asctime": lambda number, row: f"2026-09-08 10:11:{number % 60:02d},345 {row}",
     "time of day": lambda number, row: f"10:11:{number % 60:02d} {row}",
     "GitHub job": lambda number, row: (

@@ -1,5 +1,6 @@
 """Echoes: how a server was started, as a shell, a launcher or a manifest in the log shows it."""
 
+import io
 import shlex
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -135,7 +136,8 @@ def _is_start(own: Sequence[str]) -> bool:
 
 
 def _split(text: str) -> list[str] | None:
-    lexer = shlex.shlex(text, posix=True, punctuation_chars=True)
+    stream = io.StringIO(text)
+    lexer = shlex.shlex(stream, posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
     lexer.commenters = ""
     words: list[str] = []
@@ -145,9 +147,10 @@ def _split(text: str) -> list[str] | None:
                 if "(" in word:
                     return None
                 # `2>&1` has a stream's number, `-tp 2 > log` a value.
-                start = text.rfind(word, 0, lexer.instream.tell())
+                start = text.rfind(word, 0, stream.tell())
                 if (
-                    word[0] in "<>"
+                    words
+                    and word[0] in "<>"
                     and text[start - 1].isdigit()
                     and _REDIRECTED.fullmatch(words[-1])
                 ):

@@ -52,6 +52,9 @@ _PIPE = expression(r" {1,8}\| ")
 _FRAME_EDGE = expression(r"^[│┃║] ?|\s{0,300}[│┃║]$")
 
 _YAML = "textPayload: "
+_QUOTES = "\u201c\u201d\u2018\u2019"
+"""What chats and editors make of a program's quotes."""
+_AS_TYPED = str.maketrans(_QUOTES, "\"\"''")
 _DOCKER_SPLIT = 16_384
 
 
@@ -92,6 +95,7 @@ def is_clean(text: str) -> bool:
         or "[0m" in text
         or "[0;0m" in text
         or "&" in text
+        or not (text.isascii() or all(quote not in text for quote in _QUOTES))
         or "\r" in text
     )
 
@@ -202,6 +206,8 @@ class Unwrapper:
             import html
 
             text = html.unescape(text)
+        if not text.isascii() and any(quote in text for quote in _QUOTES):
+            text = text.translate(_AS_TYPED)
         if self._table is not None or "," in text:
             rows = self._tabled(number, text)
             if rows is not None:
