@@ -92,6 +92,8 @@ def test_a_log_in_chunks_of_any_size_gives_the_incidents_of_the_whole_log(
 ) -> None:
     if protocol is Protocol.JSON and name_of(fixture) == "envelopes/journald-export":
         pytest.skip("an entry of several lines is no record a line")
+    if protocol is Protocol.JSON and name_of(fixture) == "envelopes/kserve-pasted-with-blanks":
+        pytest.skip("no logger puts a paste's blanks inside its records")
     content_ = fixture.log.read_bytes()
     rows = content_.decode("utf-8", "replace").split("\n")
     form, name = FORMS[protocol]
