@@ -13,8 +13,9 @@ import regex
 
 from vllm_triage.artefacts.formats import FORMATS, format_of
 from vllm_triage.artefacts.observations import line as artefact_line
-from vllm_triage.envelopes import Unwrapper, without_escapes
+from vllm_triage.envelopes import Unwrapper
 from vllm_triage.errors import SourceError
+from vllm_triage.escapes import without_escapes
 from vllm_triage.evidence import Evidence
 from vllm_triage.lines import parse
 from vllm_triage.model import Report, Source

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from vllm_triage.envelopes import Text, Unwrapper
+from vllm_triage.envelopes import Unwrapper
+from vllm_triage.wrappings import Text
 
 
 def unwrapped(*rows: str) -> list[Text]:

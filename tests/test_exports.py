@@ -148,3 +148,11 @@ def test_a_row_that_never_ends_is_read_all_the_same() -> None:
 def test_what_users_wrote_is_no_record(row: object) -> None:
     assert triage(iter([json.dumps(row)])).root is None
     assert triage(iter([json.dumps([row, row])])).root is None
+
+
+def test_a_logger_that_names_a_role_is_read() -> None:
+    said = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.10 GiB of which 1.00 GiB is free."
+    root = triage(iter([json.dumps({"role": "system", "level": "ERROR", "message": said})])).root
+
+    assert root is not None
+    assert root.kind.value.startswith("oom.")

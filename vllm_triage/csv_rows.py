@@ -36,8 +36,8 @@ class Table:
         self._time = next(place for place, name in enumerate(names) if name in _TIMES)
         self._container = next((names.index(name) for name in _CONTAINERS if name in names), None)
         self._rows: list[str] = []
-        self._number = 0
-        self._size = 0
+        self._number = self._size = 0
+        self._is_quoted = False
 
     @property
     def is_open(self) -> bool:
@@ -59,29 +59,25 @@ class Table:
         if not self._rows:
             if "," not in text:
                 return None
-            self._number, self._size = number, 0
+            self._number, self._size, self._is_quoted = number, 0, False
         self._rows.append(text)
         self._size += len(text)
-        whole = "\n".join(self._rows) if text.count('"') % 2 or len(self._rows) == 1 else None
-        is_full = len(self._rows) >= _MAX_ROWS or self._size >= _MAX_SIZE
-        if whole is None and not is_full:
-            return []
-        whole = whole if whole is not None else "\n".join(self._rows)
-        if whole.count('"') % 2 and not is_full:
+        if text.count('"') % 2:
+            self._is_quoted = not self._is_quoted
+        if self._is_quoted and len(self._rows) < _MAX_ROWS and self._size < _MAX_SIZE:
             return []
         rows, self._rows = self._rows, []
-        fields = _fields(whole)
+        fields = _fields("\n".join(rows))
         if len(fields) == self._width:
             return self._printed(fields)
-        return (
-            None
-            if len(rows) == 1
-            else [Row(self._number + at, row, None, None) for at, row in enumerate(rows)]
-        )
+        return None if len(rows) == 1 else self._plain_rows(rows)
 
     def close(self) -> list[Row]:
         """End the table; give the lines of a row that does not end."""
         rows, self._rows = self._rows, []
+        return self._plain_rows(rows)
+
+    def _plain_rows(self, rows: list[str]) -> list[Row]:
         return [Row(self._number + at, row, None, None) for at, row in enumerate(rows)]
 
     def _printed(self, fields: list[str]) -> list[Row]:

@@ -1,79 +1,23 @@
-"""Envelopes: what containers, loggers and terminals put around a printed line, taken off."""
+"""Envelopes: what containers, loggers and terminals put around printed lines, taken off."""
 
 import copy
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
 
 from vllm_triage import json_exports, json_records
 from vllm_triage.csv_rows import Row, Table
-from vllm_triage.expressions import expression
+from vllm_triage.escapes import as_printed, is_clean, unescaped, without_escapes
 from vllm_triage.journal import Entry, Export
 from vllm_triage.margins import Margin
+from vllm_triage.wrappings import Text, Wrappings
 
 _MAX_PARTIAL = 1_048_576
 _MAX_PARTIALS = 64
 _MAX_PARTS = 2_000
 _MAX_DEPTH = 4
 
-_ANSI = expression(
-    r"(?:\x1b|\\x1b|\\u001b|\\033|#033|\^\[)(?:\[[0-9;:?<=>]{0,40}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,300}(?:\x07|\x1b\\|$)|[@-Z\\-_])"
-)
-_LOST_ESCAPE = expression(r"\[\d{1,3}(?:;\d{1,3}){0,4}m")
-_ISO = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
-_CRI = expression(rf"({_ISO}) (stdout|stderr) ([FP])(?: |$)")
-_STAMP = expression(rf"({_ISO})(?: |$)")
-_HOST_PROGRAM = expression(r"[\w.-]{1,80} ([\w./-]{1,60}(?:\[\d+\])?): ?")
-_STDERR = expression(
-    r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d+)?) \| (?:DEBUG|INFO|WARNING|ERROR|CRITICAL) +\| (stderr|stdout) \| ?"
-)
-_SYSLOG = expression(
-    r"(?:<\d{1,3}>)?([A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) ([\w.:-]{1,80}) ([\w./-]{1,60}(?:\[\d+\])?): ?"
-)
-_SYSLOG_5424 = expression(
-    r"<\d{1,3}>1 (\S{1,64}) (\S{1,255}) (\S{1,64}) (\S{1,128}) \S{1,64} (?:-|(?:\[[^\]]{0,1000}\])+) ?(?:\ufeff)?"
-)
-_KUBECTL = expression(r"\[(?:pod|container)/([^\]\s]{1,200})\] ?")
-_COMPOSE = expression(r"([a-z0-9][\w.-]{0,80}) +\| ?")
-_STERN = expression(r"([a-z0-9][a-z0-9.-]{0,80}-(?:[a-z0-9]{5}|\d{1,3})) ([a-z][a-z0-9-]{0,40}) ")
-_CLOUD = expression(rf"[A-Z]{{4,9}} ({_ISO}) \[resource\.labels\.[^\]]{{0,200}}\] ")
-_LAUNCHER = expression(r"\[([a-z][\w-]{0,30})\] (?=\(|INFO |ERROR |WARNING |DEBUG |Traceback|  )")
-_TAG = expression(r"\[([a-z][\w-]{0,30})\] ")
-_ENTITY = expression(r"&(?:quot|lt|gt|amp|#x?\d{2,3});")
-_LOGFMT = expression(
-    r"""(?:[\w.@-]{1,40}=(?:"(?:[^"\\]|\\.)*+"|[^\s"]*+) )*?(?:msg|message|log)=("(?:[^"\\]|\\.)*+")"""
-)
-_PRETTY = expression(
-    r"""\s{1,40}"(?:message|msg|log|text|MESSAGE|line|textPayload|@message|_raw|stdout|stderr)": ("(?:[^"\\]|\\.)*+"),?\s*$"""
-)
-_GREP = expression(r"\d{1,9}:(?=[^\d\s])")
-_TALOS = expression(r"[\d.]{7,15}: kern: +\w+: \[(\S{10,40})\]: ")
-_PIPE = expression(r" {1,8}\| ")
-_FRAME_EDGE = expression(r"^[│┃║] ?|\s{0,300}[│┃║]$")
 
-_YAML = "textPayload: "
-_QUOTES = "\u201c\u201d\u2018\u2019"
-"""What chats and editors make of a program's quotes."""
-_AS_TYPED = str.maketrans(_QUOTES, "\"\"''")
 _DOCKER_SPLIT = 16_384
-
-
-def without_escapes(text: str) -> str:
-    """Take terminal sequences out, also those that a logger spelt out (`#033[`, `^[[`)."""
-    if "\x1b" in text or "033" in text or "^[" in text or "1b[" in text:
-        text = _ANSI.sub("", text)
-    return _LOST_ESCAPE.sub("", text) if "[0m" in text or "[0;0m" in text else text
-
-
-def unescaped(text: str) -> list[str]:
-    """The rows of a message whose line ends and tabs a syslog daemon wrote as `#012` and `#011`."""
-    return text.replace("#011", "\t").split("#012")[:_MAX_PARTS]
-
-
-def _yaml(value: str) -> str:
-    """A scalar of YAML, plain or in single quotes."""
-    is_quoted = len(value) > 1 and value[0] == value[-1] == "'"
-    return value[1:-1].replace("''", "'") if is_quoted else value
 
 
 def _rows_of(name: str, text: str) -> list[str] | None:
@@ -83,21 +27,6 @@ def _rows_of(name: str, text: str) -> list[str] | None:
     if name in ("json", "logfmt", "yaml") and "\n" in text:
         return text.split("\n")[:_MAX_PARTS]
     return None
-
-
-def is_clean(text: str) -> bool:
-    """Tell that a text has no terminal sequence, entity or carriage return; sure where it says so."""
-    return not (
-        "\x1b" in text
-        or "033" in text
-        or "^[" in text
-        or "1b[" in text
-        or "[0m" in text
-        or "[0;0m" in text
-        or "&" in text
-        or not (text.isascii() or all(quote not in text for quote in _QUOTES))
-        or "\r" in text
-    )
 
 
 def _is_bare(text: str) -> bool:
@@ -112,18 +41,6 @@ def _is_bare(text: str) -> bool:
     return bare and is_clean(text)
 
 
-class Text(NamedTuple):
-    """What a process printed, and what the envelope said of it."""
-
-    number: int
-    text: str
-    time: str | None = None
-    stream: str | None = None
-    container: str | None = None
-    level: str | None = None
-    unwrapped: bool = False
-
-
 _Partial = tuple[Text, list[str], int]
 
 
@@ -136,13 +53,11 @@ class Unwrapper:
         self.bare = 0
         """How many lines more, in which nothing can be an envelope, are to be counted."""
         self._partial: OrderedDict[tuple[str | None, str | None], _Partial] = OrderedDict()
-        self._stern: str | None = None
+        self._wrappings = Wrappings()
         self._has_newlines = False
-        self._launchers: set[str] = set()
         self._margin = Margin()
         self._export: Export | None = None
         self._table: Table | None = None
-        self._is_listing = self._has_listed = False
         self.is_plain = False
         """Whether nothing stands before the lines, as far as is known."""
 
@@ -157,11 +72,10 @@ class Unwrapper:
 
         None while what the next line is depends on lines before it.
         """
-        if self._partial or self._export is not None or self._table is not None:
+        wrappings = self._wrappings.state
+        if self._partial or self._export or self._table or wrappings is None:
             return None
-        if self._has_listed:
-            return None
-        return (*self._margin.state, self._has_newlines, len(self._launchers), self._stern)
+        return (*self._margin.state, self._has_newlines, *wrappings)
 
     def copy(self) -> "Unwrapper":
         """One that has learnt the same and has counted nothing."""
@@ -169,7 +83,7 @@ class Unwrapper:
         other._seen = Counter()
         other.bare = 0
         other._partial = self._partial.copy()
-        other._launchers = self._launchers.copy()
+        other._wrappings = self._wrappings.copy()
         other._margin = copy.copy(self._margin)
         other._table = copy.deepcopy(self._table)
         return other
@@ -201,13 +115,7 @@ class Unwrapper:
                 return
         if text.endswith("\r"):
             text = text.rstrip("\r")
-        text = without_escapes(text)
-        if "&" in text and _ENTITY.search(text):
-            import html
-
-            text = html.unescape(text)
-        if not text.isascii() and any(quote in text for quote in _QUOTES):
-            text = text.translate(_AS_TYPED)
+        text = as_printed(text)
         if self._table is not None or "," in text:
             rows = self._tabled(number, text)
             if rows is not None:
@@ -269,7 +177,7 @@ class Unwrapper:
                 if found or json_records.is_talk(value):
                     yield from found or [item._replace(text="")]
                     return
-        inner = self._inner(item)
+        inner = self._wrappings.off(item)
         if inner is None and has_margin:
             # Once only: what follows a margin may look like one.
             shown = self._margin.without(text, is_whole=depth == 0)
@@ -293,18 +201,6 @@ class Unwrapper:
                 yield from self._unwrap(wrapped._replace(text=row), depth + 1)
             return
         yield from self._unwrap(wrapped, depth + 1, has_margin=has_margin and name != "margin")
-
-    def _inner(self, item: Text) -> tuple[str, Text] | None:
-        first = item.text[0]
-        if first.isdigit():
-            return self._digits(item)
-        if first in "[<" or first.isupper():
-            return self._marked(item)
-        if first.islower():
-            return self._named(item)
-        if first in " \t│┃║":
-            return self._framed(item)
-        return None
 
     def _join(self, item: Text, *, is_partial: bool, depth: int) -> Iterator[Text]:
         """Put the pieces of a line together that a container runtime cut; the end of a huge one is lost."""
@@ -331,116 +227,6 @@ class Unwrapper:
             self._has_newlines = True
             return False
         return self._has_newlines or len(message) >= _DOCKER_SPLIT
-
-    @staticmethod
-    def _digits(item: Text) -> tuple[str, Text] | None:
-        text = item.text
-        found = _CRI.match(text)
-        if found:
-            return "cri", item._replace(text=text[found.end() :], time=found[1], stream=found[2])
-        found = _STAMP.match(text)
-        if found:
-            rest = text[found.end() :]
-            host = _HOST_PROGRAM.match(rest)
-            if host and ("[" in host[1] or host[1] == "kernel"):
-                return "syslog", item._replace(
-                    text=rest[host.end() :], time=found[1], container=host[1]
-                )
-            return "timestamp", item._replace(text=rest, time=found[1])
-        found = _STDERR.match(text)
-        if found:
-            return "stderr", item._replace(
-                text=text[found.end() :], time=found[1], stream=found[2]
-            )
-        found = _GREP.match(text)
-        if found:
-            return "grep", item._replace(text=text[found.end() :])
-        found = _TALOS.match(text)
-        if found:
-            return "talos", item._replace(text=text[found.end() :], time=found[1])
-        return None
-
-    def _marked(self, item: Text) -> tuple[str, Text] | None:
-        text = item.text
-        if text[0] == "[":
-            found = _KUBECTL.match(text)
-            if found:
-                return "kubectl", item._replace(text=text[found.end() :], container=found[1])
-            found = _LAUNCHER.match(text)
-            if found and len(self._launchers) < _MAX_PARTIALS:
-                self._launchers.add(found[1])
-            elif self._launchers:
-                found = _TAG.match(text)
-            if found and found[1] in self._launchers:
-                return "launcher", item._replace(text=text[found.end() :])
-            return None
-        if text[0] == "<":
-            found = _SYSLOG_5424.match(text)
-            if found:
-                name = f"{found[3]}[{found[4]}]"
-                return "syslog", item._replace(
-                    text=text[found.end() :], time=found[1], container=name
-                )
-        if text[3:4] == " " or text[0] == "<":
-            found = _SYSLOG.match(text)
-            if found:
-                return "syslog", item._replace(
-                    text=text[found.end() :], time=found[1], container=found[3]
-                )
-        if "[resource.labels." in text[:60]:
-            found = _CLOUD.match(text)
-            if found:
-                return "cloud", item._replace(text=text[found.end() :], time=found[1])
-        return None
-
-    def _named(self, item: Text) -> tuple[str, Text] | None:
-        text = item.text
-        if "|" in text[:90]:
-            found = _COMPOSE.match(text)
-            if found:
-                return "compose", item._replace(text=text[found.end() :], container=found[1])
-        if '="' in text:
-            found = _LOGFMT.match(text)
-            message = json_records.string(found[1]) if found else None
-            if message is not None:
-                return "logfmt", item._replace(text=message.rstrip("\n"))
-        if text.startswith(_YAML):
-            value = text.removeprefix(_YAML)
-            message = json_records.string(value) if value[:1] == '"' else _yaml(value)
-            if message is not None:
-                return "yaml", item._replace(text=message.rstrip("\n"))
-        found = _STERN.match(text)
-        if found:
-            name = f"{found[1]}/{found[2]}"
-            is_same, self._stern = name == self._stern, name
-            if is_same:
-                return "stern", item._replace(text=text[found.end() :], container=name)
-        return None
-
-    def _framed(self, item: Text) -> tuple[str, Text] | None:
-        text = item.text
-        if text[0] in " \t":
-            if '"' in text[:60] and not item.unwrapped:
-                row = self._listed(text)
-                if row is not None:
-                    return "json", item._replace(text=row.rstrip("\n"), unwrapped=True)
-            if '": "' in text[:60]:
-                found = _PRETTY.match(text)
-                message = json_records.string(found[1]) if found else None
-                if message is not None:
-                    return "json", item._replace(text=message.rstrip("\n"))
-            found = _PIPE.match(text)
-            return ("pipe", item._replace(text=text[found.end() :])) if found else None
-        return "frame", item._replace(text=_FRAME_EDGE.sub("", text))
-
-    def _listed(self, text: str) -> str | None:
-        """A string of a list of printed lines, where JSON is written out; None of any other line."""
-        if json_exports.LIST_BEGINS.match(text) is not None:
-            self._is_listing = self._has_listed = True
-            return None
-        row = json_exports.STRING.match(text) if self._is_listing else None
-        self._is_listing = row is not None
-        return json_records.string(row[1]) if row is not None else None
 
     def _exports(self, item: Text, value: object) -> list[Text]:
         """The printed lines of all records in a JSON text; nothing where it holds none."""

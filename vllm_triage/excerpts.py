@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from vllm_triage.envelopes import without_escapes
+from vllm_triage.escapes import without_escapes
 from vllm_triage.prompts import PromptFilter
 from vllm_triage.redact import Redactor
 from vllm_triage.reports.clean import clean

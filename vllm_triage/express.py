@@ -12,7 +12,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from vllm_triage.assembler import Assembler
-from vllm_triage.envelopes import Unwrapper, is_clean
+from vllm_triage.envelopes import Unwrapper
+from vllm_triage.escapes import is_clean
 from vllm_triage.kinds import Level
 from vllm_triage.lines import (
     FOLDED_BY_RAY,

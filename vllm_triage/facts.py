@@ -508,7 +508,7 @@ class RequestFacts(Facts):
     status_code: int | None = None
     """The HTTP status."""
     outcome: str | None = None
-    """What else it brought about."""
+    """What became of the server, where it did not just refuse: it died."""
     endpoint: str | None = None
     """The path that was asked."""
     error_type: str | None = None

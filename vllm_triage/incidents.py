@@ -9,7 +9,7 @@ from vllm_triage.catalogue import Catalogue
 from vllm_triage.causes import order
 from vllm_triage.commands import suggested_command
 from vllm_triage.conditions import satisfies
-from vllm_triage.envelopes import without_escapes
+from vllm_triage.escapes import without_escapes
 from vllm_triage.facts import AnyFacts, build, stated
 from vllm_triage.fixes import render_steps, render_verify
 from vllm_triage.groups import GRAVITY, Group

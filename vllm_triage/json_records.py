@@ -84,7 +84,7 @@ def is_access(record: Mapping[str, object]) -> bool:
 
     Caddy's logger of errors says in its message what went wrong, and quotes no body.
     """
-    if record.get("role") in _ROLES:
+    if _is_said(record):
         return True
     status = record.get("status", record.get("status_code"))
     if str(record.get("logger", "")).startswith("http.log.error"):
@@ -98,8 +98,13 @@ def is_access(record: Mapping[str, object]) -> bool:
 def is_talk(value: object) -> bool:
     """Tell a list of a chat's messages."""
     return isinstance(value, list) and any(
-        isinstance(one, dict) and one.get("role") in _ROLES for one in value
+        isinstance(one, dict) and _is_said(one) for one in value
     )
+
+
+def _is_said(record: Mapping[str, object]) -> bool:
+    # A logger's record may name a role too, but has a level.
+    return record.get("role") in _ROLES and not any(key in record for key in _LEVEL_KEYS)
 
 
 def is_ours(record: Mapping[str, object]) -> bool:

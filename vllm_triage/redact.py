@@ -2,6 +2,7 @@
 
 import regex
 
+from vllm_triage.escapes import AS_TYPED
 from vllm_triage.expressions import expression
 from vllm_triage.named_secrets import COMMA, REDACTED, without_named
 from vllm_triage.secret_names import BARE, is_secret
@@ -134,10 +135,6 @@ _BEFORE_NAME = expression(
 )
 
 
-# What editors, chats and mail make of quotes, blanks and dashes.
-_AS_TYPED = str.maketrans({**dict.fromkeys("\u201c\u201d\u201e\u201f\u00ab\u00bb\u2033\uff02", '"'), **dict.fromkeys("\u2018\u2019\u201a\u201b\u2032\uff07", "'"),
-    **dict.fromkeys("\u00a0\u2007\u2009\u202f", " "), **dict.fromkeys("\u2010\u2011\u2012\u2013\u2212", "-"), "\u2014": "--",
-    **dict.fromkeys("\u00ad\u200b\u200c\u200d\u2060\ufeff", None), "\uff1a": ":", "\uff1d": "="})  # fmt: skip
 _ENTITY = expression(r"&(?:quot|apos|amp|nbsp|equals|colon|#\d{2,4}|#x[\dA-Fa-f]{2,4});")
 
 # What Go's and other loggers escape in JSON.
@@ -154,7 +151,7 @@ def _as_typed(text: str) -> str:
     if "\\u00" in text:
         for escape, sign in _JSON_ESCAPES:
             text = text.replace(escape, sign)
-    return text if text.isascii() else text.translate(_AS_TYPED)
+    return text if text.isascii() else text.translate(AS_TYPED)
 
 
 def redact(text: str) -> str:

@@ -8,7 +8,7 @@ from vllm_triage.assembler import Assembler
 from vllm_triage.blocks import Blocks
 from vllm_triage.catalogue import Catalogue, load
 from vllm_triage.collector import Collector
-from vllm_triage.envelopes import Text, Unwrapper
+from vllm_triage.envelopes import Unwrapper
 from vllm_triage.events import Event
 from vllm_triage.evidence import Evidence
 from vllm_triage.express import Express
@@ -30,6 +30,7 @@ from vllm_triage.sources import decoded
 from vllm_triage.tracebacks import Part
 from vllm_triage.updates import Teller
 from vllm_triage.versions import __version__
+from vllm_triage.wrappings import Text
 
 Progress = Callable[[int], None]
 

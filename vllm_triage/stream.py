@@ -8,7 +8,7 @@ from enum import StrEnum
 from functools import partial
 from typing import NamedTuple
 
-from vllm_triage.envelopes import unescaped
+from vllm_triage.escapes import unescaped
 from vllm_triage.json_records import lookup, rsyslog_message
 from vllm_triage.model import Update
 from vllm_triage.paths import printable
