@@ -214,9 +214,14 @@ def _holds(pattern: Pattern, observation: Observation, run: Run) -> bool:
 
 
 def _one_fault(found: Sequence[Recogniser]) -> list[Recogniser]:
-    """Of what is slow in a benchmark only the first: the rest follows from it."""
-    slow = min((item for item in found if item.kind in _SLOW), key=lambda item: _SLOW.index(item.kind), default=None)  # fmt: skip
+    """Of what is slow in a benchmark only the first, as the rest follows from it: what the GPUs confirm before what the result says alone."""
+    slow = min((item for item in found if item.kind in _SLOW), key=_order, default=None)
     return [item for item in found if item.kind not in _SLOW or item is slow]
+
+
+def _order(item: Recogniser) -> tuple[bool, int]:
+    asked = (*item.pattern.at_least, *item.pattern.at_most)
+    return not any(name.startswith("gpu_") for name in asked), _SLOW.index(item.kind)
 
 
 def _match(item: Recogniser, observation: Observation, run: Run, position: int) -> Match:
