@@ -129,3 +129,29 @@ def test_a_folder_that_a_shell_would_take_apart_is_in_no_command() -> None:
     assert odd["model_folder"] == "/models/a; rm -rf"
     assert odd.get("model_files") is None
     assert odd.get("download") is None
+
+
+GIB = 2**30
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        # The line says what this process holds: the rest is others', over what a context takes.
+        ({"total": 80, "free": 1, "process": 70, "allocated": 68}, "9.0 GiB"),
+        ({"total": 80, "free": 1, "process": 78, "allocated": 76}, None),
+        # torch names another process, which holds less than is allocated here.
+        ({"total": 80, "free": 1, "process": 3, "allocated": 76, "reserved": 1}, None),
+        # It does not: over half a card is no library's.
+        ({"total": 16, "free": 0, "allocated": 1}, "15.0 GiB"),
+        ({"total": 16, "free": 0, "allocated": 7, "reserved": 1}, None),
+        ({"total": 16, "free": 0}, None),
+        ({"free": 0, "allocated": 1}, None),
+    ],
+)
+def test_what_others_hold_of_a_gpu_is_told_where_the_line_tells_enough(
+    sizes: dict[str, int], expected: str | None
+) -> None:
+    facts = {f"{name}_bytes": value * GIB for name, value in sizes.items()}
+
+    assert derived(facts, None).get("held_elsewhere") == expected

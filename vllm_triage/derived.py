@@ -8,6 +8,7 @@ from vllm_triage import flags
 from vllm_triage.arguments import number
 from vllm_triage.drivers import needed
 from vllm_triage.expressions import expression
+from vllm_triage.memory import held_elsewhere
 from vllm_triage.numbers import whole
 from vllm_triage.run import Run
 from vllm_triage.tables import table
@@ -19,7 +20,7 @@ NAMES = (
     "visible_gpus", "engine", "device", "needed_driver", "model_folder", "named_model", "model_files", "download",
     "config_path", "network_interface", "signal_name", "pci_address", "module_package", "vllm_module", "shm_path", "flag_name",
     "refused_flag", "refused", "replacement", "replacement_why", "dropped_flag", "dropped_why", "flag_came_with",
-    "compute_capability", "reused_prefix_pct", "weights_exceed_card", "rope_factor", "gpu_load", "gpu_memory", "gpu_watched",
+    "compute_capability", "reused_prefix_pct", "weights_exceed_card", "held_elsewhere", "rope_factor", "gpu_load", "gpu_memory", "gpu_watched",
 )  # fmt: skip
 
 _FOLDER = expression(r"(?:/|\.{1,2}/|~|[A-Za-z]:\\)")
@@ -56,6 +57,7 @@ def derived(known: Mapping[str, object], run: Run | None) -> dict[str, str]:
         "reused_prefix_pct": _reused(known.get("prefix_cache_hit_pct")),
         "compute_capability": _capability(known.get("capability")),
         "weights_exceed_card": _exceeding(known, run),
+        "held_elsewhere": _elsewhere(known),
         "rope_factor": _rope_factor(known),
     }
     gpus = visible_gpus(known, run)
@@ -184,6 +186,11 @@ def _exceeding(known: Mapping[str, object], run: Run | None) -> str | None:
         return None
     part = weights / (sizes[0] * sizes[1])
     return f"{part / 1e9:.1f} GB of {card / 1e9:.1f} GB" if part >= card else None
+
+
+def _elsewhere(known: Mapping[str, object]) -> str | None:
+    held = held_elsewhere(known)
+    return None if held is None else f"{held / 2**30:.1f} GiB"
 
 
 def _starting(text: object, *beginnings: str) -> str | None:

@@ -220,3 +220,24 @@ def _others(
     if total is not None and free is not None and own is not None:
         before = total - free - own
     return before if before is not None and before > _OWN_CONTEXT_BYTES else None
+
+
+def held_elsewhere(known: Mapping[str, object]) -> float | None:
+    """Bytes of the failing GPU that are not this process's, by what the failing line states.
+
+    Where the line does not say what the process holds, PyTorch's part stands for it; what the
+    driver and libraries hold beside that is less than half a GPU. None where it is not sure.
+    """
+    total, free, own, allocated, reserved = (
+        _size(known.get(f"{name}_bytes"))
+        for name in ("total", "free", "process", "allocated", "reserved")
+    )
+    if total is None or free is None or allocated is None:
+        return None
+    is_stated = own is not None and own >= allocated
+    rest = total - free - (own if own is not None and is_stated else allocated + (reserved or 0))
+    return rest if rest > (_OWN_CONTEXT_BYTES if is_stated else total / 2) else None
+
+
+def _size(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
