@@ -90,12 +90,17 @@ class Blocks:
         rows = enumerate(raws, first)
         while self.is_dense:
             row = self._express.take(number, rows)
-            end = first + len(raws) if row is None else row[0]
-            if end > number:
-                self._take_inner(end - 1, end - number)
             if row is None:
+                end = first + len(raws)
+                if end > number:
+                    self._take_inner(end - 1, end - number)
                 return len(raws)
-            self._other(*row)
+            end, raw = row
+            if end > number:
+                # Who reads the line that follows is told its number, and so theirs.
+                self._inner += end - number
+                self._after_blank = False
+            self._other(end, raw)
             others += 1
             number = end + 1
             self.is_dense = others <= _FEW or _is_most(number - first - others, number - first)

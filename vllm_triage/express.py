@@ -14,7 +14,7 @@ from typing import NamedTuple
 from vllm_triage.assembler import Assembler
 from vllm_triage.envelopes import Unwrapper
 from vllm_triage.escapes import is_clean
-from vllm_triage.kinds import Level
+from vllm_triage.kinds import Level, Phase
 from vllm_triage.lines import (
     FOLDED_BY_RAY,
     REQUESTS,
@@ -89,7 +89,8 @@ class Express:
         self._tree = Tree()
         self._lanes: dict[bytes, _Lane] = {}
         """By what stands before the first two blanks in a row."""
-        self._moment: tuple[object, ...] = ()
+        self._index = -1
+        self._phase: Phase | None = None
         self._now: Run | None = None
         """The run for which lines may be taken that follow what was said."""
 
@@ -99,8 +100,12 @@ class Express:
         Gives the line that must go the long road, which is the last one gone from `rows`; None
         when all have been taken.
         """
-        while (row := self._follow(number, rows)) is not None and self._take(*row):
-            number = row[0] + 1
+        while (row := self._follow(number, rows)) is not None:
+            here, raw = row
+            # No line that is taken is without, and most that are left are.
+            if _INDENT not in raw or not self._take(here, raw):
+                break
+            number = here + 1
         return row
 
     def said(self, number: int, raw: bytes) -> Said | None:
@@ -178,8 +183,8 @@ class Express:
         if not self._unwrapper.is_plain or not self._assembler.can_follow:
             return None
         run = self._runs.in_progress(self._place)
-        if run is not None and (run.index, run.phase) != self._moment:
-            self._moment = (run.index, run.phase)
+        if run is not None and (run.phase is not self._phase or run.index != self._index):
+            self._index, self._phase = run.index, run.phase
             for lane in self._lanes.values():
                 if lane.step is not NOWHERE and lane.process is not None:
                     self._assembler.settle(lane.process)
@@ -221,7 +226,8 @@ class Express:
         is_usual = (
             not run.release.is_open
             and not run.echoes.is_waiting
-            and (run.index, run.phase) == self._moment
+            and run.phase is self._phase
+            and run.index == self._index
         )
         if process.trail is None:
             if not is_usual or process.frames or process.source:

@@ -116,7 +116,12 @@ class _Candidate:
 class _Said:
     """Of events that are the same but for their digits the patterns that may match."""
 
-    numbered: tuple[str, ...]
+    frames: tuple[Frame, ...]
+    phase: Phase | None
+    """What the server was doing, as far as the event itself tells."""
+    quantization: str | None
+    """The quantization code that the frames pass through."""
+    numbered: tuple[str, ...] = ()
     """The words by which the gate may tell them apart."""
     candidates: dict[tuple[str, ...], list[_Candidate]] = field(default_factory=dict)
     """By those of the words that an event has."""
@@ -129,7 +134,7 @@ class _Moment(NamedTuple):
     quantization: str | None
 
 
-_Key = tuple[bytes, Level, str | None, tuple[Frame, ...]]
+_Key = tuple[bytes, Level, str | None, str | None, Frame | None]
 
 
 _ANY_DIGIT = expression(r"\{\d*+,?+\d*+\}|(?<!\\)\[\^?0-9")
@@ -214,10 +219,13 @@ class Matcher:
     def _matches(
         self, level: Level, event: Event, run: Run, position: int
     ) -> Iterator[tuple[tuple[int, ...], Match]]:
-        candidates = self._candidates(level, event)
+        said = self._known(level, event)
+        candidates = self._candidates(level, event, said)
         if not candidates:
             return
-        moment = _moment(event, run)
+        moment = _Moment(
+            said.phase or event.first.phase or run.phase, run.quantization or said.quantization
+        )
         for candidate in candidates:
             if candidate.is_out:
                 continue
@@ -242,19 +250,27 @@ class Matcher:
             if whole is not None:
                 yield (*candidate.rank, len(whole.fields)), whole
 
-    def _candidates(self, level: Level, event: Event) -> list[_Candidate]:
-        """The patterns that may match; remembered, as the same is said again with other numbers."""
-        if event.origin is not Origin.LOG or len(event.text) > _MAX_SAID_TEXT:
-            return self._new_candidates(level, event)
-        # Bytes are translated many times as fast as text.
-        mapped = event.text.encode("utf-8", "surrogatepass").translate(_DIGITS)
-        key = (mapped, level, event.exception, event.frames)
+    def _known(self, level: Level, event: Event) -> _Said:
+        """What is known of an event; remembered, as the same is said again with other numbers."""
+        frames, place, text = event.frames, event.first.place, event.text
+        if event.origin is not Origin.LOG or len(text) > _MAX_SAID_TEXT:
+            return _Said(frames, phase_of(frames, place), quantized_by(frames))
+        # Bytes are translated many times as fast as text; and frames are slow to hash, not to compare.
+        mapped = text.encode("utf-8", "surrogatepass").translate(_DIGITS)
+        key = (mapped, level, event.exception, place, frames[-1] if frames else None)
         said = self._said.get(key)
-        if said is None:
+        if said is None or said.frames != frames:
             if len(self._said) >= _MAX_SAID:
                 self._said.clear()
-            said = self._said[key] = _Said(self._gates[Origin.LOG].numbered(event.text))
-        words = tuple([word for word in said.numbered if word in event.text])
+            numbered = self._gates[Origin.LOG].numbered(text)
+            said = _Said(frames, phase_of(frames, place), quantized_by(frames), numbered)
+            self._said[key] = said
+        return said
+
+    def _candidates(self, level: Level, event: Event, said: _Said) -> list[_Candidate]:
+        """The patterns that may match, as far as its words tell."""
+        text = event.text
+        words = tuple([word for word in said.numbered if word in text])
         found = said.candidates.get(words)
         if found is None:
             if len(said.candidates) >= _MAX_WORDINGS:
@@ -351,11 +367,6 @@ class Matcher:
 def _engine(event: Event) -> tuple[object, ...]:
     """Which engine of which process a window is of."""
     return (*event.first.key, engine(event.text))
-
-
-def _moment(event: Event, run: Run) -> _Moment:
-    phase = phase_of(event.frames, event.first.place) or event.first.phase or run.phase
-    return _Moment(phase, run.quantization or quantized_by(event.frames))
 
 
 def _fits(pattern: Pattern, moment: _Moment, run: Run) -> bool:
