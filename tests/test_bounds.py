@@ -72,7 +72,8 @@ def test_an_exception_as_a_logger_prints_it_is_known_by_its_class(
 
 
 def test_an_argument_that_a_pattern_needs_is_looked_for_under_its_name() -> None:
-    run = Run("x.log", 1, arguments={"download_dir": "/models", "seed": 0})
+    run = Run("x.log", 1)
+    run.arguments = {"download_dir": "/models", "seed": 0}
 
     assert satisfies(("download-dir",), run, None)
     assert not satisfies(("download-dir", "tokenizer"), run, None)

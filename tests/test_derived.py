@@ -41,7 +41,8 @@ from vllm_triage.run import Run
 def test_the_driver_is_that_of_the_cuda_release_built_for(
     version: str | None, torch: str | None, expected: str | None
 ) -> None:
-    run = Run("x.log", 1, torch_version=torch)
+    run = Run("x.log", 1)
+    run.torch_version = torch
     if version is not None:
         run.release.banner(version)
 
@@ -115,7 +116,8 @@ def test_weights_exceed_a_card_where_their_part_is_more_than_it_has(
     arguments: dict[str, Any], expected: str | None
 ) -> None:
     facts = {"checkpoint_bytes": 141_100_000_000, "total_bytes": 84_900_000_000}
-    run = Run("x.log", 1, arguments=arguments)
+    run = Run("x.log", 1)
+    run.arguments = arguments
 
     assert derived(facts, run).get("weights_exceed_card") == expected
 

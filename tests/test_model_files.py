@@ -42,7 +42,8 @@ def beside(run: Run, *configs: tuple[str, dict[str, Any]]) -> dict[str, Value]:
 
 
 def served(**arguments: Any) -> Run:
-    run = Run("vllm.log", 1, model="/srv/models/m", arguments=arguments)
+    run = Run("vllm.log", 1)
+    run.model, run.arguments = "/srv/models/m", arguments
     run.release.banner("0.10.2")
     return run
 

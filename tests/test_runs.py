@@ -1,7 +1,5 @@
 """Lines that are said to tell nothing of a run tell nothing of it."""
 
-from dataclasses import fields
-
 from tests.traffic import FIXTURES
 from vllm_triage.lines import Origin, parse
 from vllm_triage.run import Run
@@ -12,7 +10,7 @@ PASSING = {"first_seen", "last_seen", "lines", "release", "memory", "echoes"}
 
 
 def facts(run: Run) -> dict[str, object]:
-    known = {one.name: repr(getattr(run, one.name)) for one in fields(run)}
+    known = {name: repr(value) for name, value in vars(run).items()}
     return {name: value for name, value in known.items() if name not in PASSING} | {
         "release": run.release.version,
         "memory": repr(vars(run.memory)),

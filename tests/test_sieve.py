@@ -1,7 +1,6 @@
 """Lines that are not read one by one: what is told is the same as if they had been."""
 
 import random
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from vllm_triage.catalogue import load
 from vllm_triage.envelopes import Unwrapper
 from vllm_triage.learning import Learner
 from vllm_triage.matches import Match, Unknown
+from vllm_triage.releases import Release
 from vllm_triage.rules import Pattern
 from vllm_triage.sources import BLANK, Splitter, decoded
 
@@ -70,10 +70,10 @@ def told(scanner: Noting) -> object:
     runs = [
         {
             name: value
-            for name, value in asdict(run).items()
+            for name, value in vars(run).items()
             if name not in ("release", "memory", "echoes")
         }
-        | {"release": run.release}
+        | {"release": {name: getattr(run.release, name) for name in Release.__slots__}}
         for run in scanner._runs.all
     ]
     return (

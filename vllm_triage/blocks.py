@@ -46,6 +46,8 @@ class Blocks:
         self._after_blank = False
         self.is_dense = False
         """Whether nearly all lines belong to tracebacks: then none is sifted."""
+        self._reach = _FEW
+        """How many lines are sifted at once: those that are sifted in vain when a line before them teaches something."""
         self._inner = 0
         """How many lines were inside tracebacks."""
 
@@ -64,7 +66,7 @@ class Blocks:
 
     def _sifted(self, first: int, data: bytes, raws: list[bytes], at: int) -> None:
         """Take the lines from index `at` on, those that must be read one by one."""
-        block, end = Block.of(first, data, raws), len(raws)
+        block, end = Block(first, data, raws), len(raws)
         inner, start = self._inner, at
         while at < end:
             learnt = self.learnt
@@ -73,13 +75,16 @@ class Blocks:
                 at += 1
                 continue
             reads_records = self._quiet.reads_records
-            for piece in self._sieve.sift(block, at, reads_records=reads_records):
+            stop = min(end, at + self._reach)
+            self._reach *= 2
+            for piece in self._sieve.sift(block, at, stop, reads_records=reads_records):
                 if isinstance(piece, Stretch):
                     self._skip(piece)
                     at = piece.stop
                     continue
                 at = piece + 1
                 if self._line(first + piece, block.raw[piece]) and self.learnt != learnt:
+                    self._reach = _FEW
                     break
         self.is_dense = _is_most(self._inner - inner, end - start)
 

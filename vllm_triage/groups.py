@@ -1,7 +1,6 @@
 """Groups: all that was said of one kind in one run."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from vllm_triage.events import Event
@@ -10,7 +9,6 @@ from vllm_triage.kinds import Confidence, Kind, Level, Phase, Role, Severity
 from vllm_triage.lines import Line, Origin
 from vllm_triage.matches import Match, Recogniser, Unknown
 from vllm_triage.rules import Rule
-from vllm_triage.run import Run
 
 MAX_EVIDENCE = 6
 MAX_PROCESSES = 256
@@ -20,47 +18,56 @@ GRAVITY = {severity: place for place, severity in enumerate(Severity)}
 _CLOCK = expression(r"(?:\d{4}-)?(\d\d)-(\d\d)[T ](\d\d:\d\d:\d\d(?:[.,]\d+)?)")
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class Group:
     """All that was said of one kind in one run."""
 
-    kind: Kind
-    run: Run
-    severity: Severity
-    role: Role
-    confidence: Confidence
-    explained_by: tuple[str, ...]
-    event: Event
-    line: Line
-    phase: Phase | None
-    position: int
-    rank: tuple[int, ...]
-    name: str = ""
-    """Tells it from others of its kind in one run; empty for most, of which there is one."""
-    quantization: str | None = None
-    fields: dict[str, str | float | None] = field(default_factory=dict)
-    told: tuple[str, ...] = ()
-    """What else was said that fields come from, a few of them."""
-    lines: list[Line] = field(default_factory=list)
-    patterns: list[str] = field(default_factory=list)
-    processes: dict[str, None] = field(default_factory=dict)
-    said: set[tuple[object, ...]] = field(default_factory=set)
-    count: int = 0
-    first_seen: str | None = None
-    last_seen: str | None = None
-    last_line: int = 0
-    caused_by: "Group | None" = None
+    def __init__(
+        self,
+        item: Match | Unknown,
+        kind: Kind,
+        rule: Rule,
+        line: Line,
+        *,
+        severity: Severity,
+        role: Role,
+        confidence: Confidence,
+        rank: tuple[int, ...],
+        fields: dict[str, str | float | None],
+    ) -> None:
+        self.kind = kind
+        self.run = item.run
+        self.severity = severity
+        self.role = role
+        self.confidence = confidence
+        self.explained_by = rule.explained_by
+        self.event = _without_text(item.event)
+        self.line = shortened(line)
+        self.phase = item.phase
+        self.position = item.position
+        self.rank = rank
+        self.name = ""
+        """Tells it from others of its kind in one run; empty for most, of which there is one."""
+        self.quantization: str | None = None
+        self.fields = fields
+        self.told: tuple[str, ...] = ()
+        """What else was said that fields come from, a few of them."""
+        self.lines: list[Line] = []
+        self.patterns: list[str] = []
+        self.processes: dict[str, None] = {}
+        self.said: set[tuple[object, ...]] = set()
+        self.count = 0
+        self.first_seen: str | None = None
+        self.last_seen: str | None = None
+        self.last_line = 0
+        self.caused_by: Group | None = None
 
     def copy(self) -> "Group":
         """A group that can be changed without changing this one."""
-        return replace(
-            self,
-            fields=dict(self.fields),
-            lines=list(self.lines),
-            patterns=list(self.patterns),
-            processes=dict(self.processes),
-            said=set(self.said),
-        )
+        copy = object.__new__(Group)
+        copy.__dict__.update(self.__dict__)
+        copy.fields, copy.lines, copy.patterns = {**self.fields}, [*self.lines], [*self.patterns]
+        copy.processes, copy.said = {**self.processes}, {*self.said}
+        return copy
 
     def add_lines(self, lines: Sequence[Line]) -> None:
         """Keep a few lines as evidence, each once; a blank one only where it is the first."""
@@ -121,20 +128,17 @@ def short_name(event: Event) -> str:
 def begin(item: Match, line: Line, recogniser: Recogniser, rank: tuple[int, ...]) -> Group:
     """Begin a group with a match."""
     group = Group(
-        kind=item.kind,
-        run=item.run,
+        item,
+        item.kind,
+        recogniser.rule,
+        line,
         severity=recogniser.severity,
         role=recogniser.role,
         confidence=recogniser.pattern.confidence,
-        explained_by=recogniser.rule.explained_by,
-        event=_without_text(item.event),
-        line=shortened(line),
-        phase=item.phase,
-        position=item.position,
         rank=rank,
-        quantization=item.quantization,
         fields=dict(item.fields),
     )
+    group.quantization = item.quantization
     if item.event.exception and "exception" not in group.fields:
         group.fields["exception"] = item.event.exception
     if line.rank is not None:
@@ -182,21 +186,19 @@ def unrecognised(item: Unknown, rule: Rule) -> Group:
         last = event.frames[-1]
         fields["last_frame_anywhere"] = f"{last.file}:{last.line} in {last.function}"
     is_fatal = item.phase is not Phase.SERVING
-    return Group(
-        kind=Kind.ENGINE_UNRECOGNISED,
-        run=item.run,
+    group = Group(
+        item,
+        Kind.ENGINE_UNRECOGNISED,
+        rule,
+        event.first,
         severity=Severity.FATAL if is_fatal else Severity.DEGRADED,
         role=Role.SYMPTOM,
         confidence=Confidence.CERTAIN if event.frames else Confidence.POSSIBLE,
-        explained_by=rule.explained_by,
-        event=_without_text(event),
-        line=shortened(event.first),
-        phase=item.phase,
-        position=item.position,
         rank=(0, 0, 0),
         fields=fields,
-        lines=[shortened(event.first)],
     )
+    group.lines.append(group.line)
+    return group
 
 
 def count(group: Group, item: Match | Unknown, line: Line) -> None:

@@ -2,7 +2,6 @@
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
 
@@ -225,14 +224,14 @@ class Learner:
             rules.append(bounds)
             ids.append(number)
         return Window(
-            running and shift(running),
-            generation and shift(generation),
-            prompt and shift(prompt),
-            waiting and shift(waiting),
-            cache_pct and shift(cache_pct),
-            shift((0, len(name))) if name else None,
-            tuple(rules),
-            tuple(ids),
+            running=running and shift(running),
+            generation=generation and shift(generation),
+            prompt=prompt and shift(prompt),
+            waiting=waiting and shift(waiting),
+            cache_pct=cache_pct and shift(cache_pct),
+            engine=shift((0, len(name))) if name else None,
+            rules=tuple(rules),
+            ids=tuple(ids),
         )
 
 
@@ -280,8 +279,7 @@ def _shape(lines: list[bytes], read: list[_Read]) -> Shape | None:
 
 
 def _moved(window: Window, move: Callable[[slice | None], slice | None]) -> Window:
-    return replace(
-        window,
+    return Window(
         running=move(window.running),
         generation=move(window.generation),
         prompt=move(window.prompt),
@@ -297,6 +295,7 @@ def _moved(window: Window, move: Callable[[slice | None], slice | None]) -> Wind
             )
             for bounds in window.rules
         ),
+        ids=window.ids,
     )
 
 

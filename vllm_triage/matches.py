@@ -2,7 +2,6 @@
 
 from collections import OrderedDict
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
 from functools import cache, cached_property
 from operator import itemgetter
 from typing import NamedTuple
@@ -94,17 +93,19 @@ class _Found(NamedTuple):
     """Where the last of the numbers that have bounds stands, -1 for none."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class _Candidate:
     """A pattern that may match an event, and what its regex found, once it was tried."""
 
-    recogniser: Recogniser
-    id: str
-    rank: tuple[int, int, int]
-    is_blind: bool
-    """Whether its regex finds the same whatever the digits are."""
-    is_tried: bool = False
-    found: _Found | None = None
+    __slots__ = ("found", "id", "is_blind", "is_tried", "rank", "recogniser")
+
+    def __init__(self, recogniser: Recogniser) -> None:
+        self.recogniser = recogniser
+        self.id = recogniser.id
+        self.rank = _rank(recogniser)
+        self.is_blind = is_blind(recogniser.pattern.regex)
+        """Whether its regex finds the same whatever the digits are."""
+        self.is_tried = False
+        self.found: _Found | None = None
 
     @property
     def is_out(self) -> bool:
@@ -112,19 +113,23 @@ class _Candidate:
         return self.is_blind and self.is_tried and self.found is None
 
 
-@dataclass(slots=True)
 class _Said:
-    """Of events that are the same but for their digits the patterns that may match."""
+    """What is known of events that are the same but for their digits."""
 
-    frames: tuple[Frame, ...]
-    phase: Phase | None
-    """What the server was doing, as far as the event itself tells."""
-    quantization: str | None
-    """The quantization code that the frames pass through."""
-    numbered: tuple[str, ...] = ()
-    """The words by which the gate may tell them apart."""
-    candidates: dict[tuple[str, ...], list[_Candidate]] = field(default_factory=dict)
-    """By those of the words that an event has."""
+    __slots__ = ("candidates", "frames", "numbered", "phase", "quantization")
+
+    def __init__(
+        self, frames: tuple[Frame, ...], place: str | None, numbered: tuple[str, ...] = ()
+    ) -> None:
+        self.frames = frames
+        self.phase = phase_of(frames, place)
+        """What the server was doing, as far as the event itself tells."""
+        self.quantization = quantized_by(frames)
+        """The quantization code that the frames pass through."""
+        self.numbered = numbered
+        """The words by which the gate may tell them apart."""
+        self.candidates: dict[tuple[str, ...], list[_Candidate]] = {}
+        """The patterns that may match, by those of the words that an event has."""
 
 
 class _Moment(NamedTuple):
@@ -134,7 +139,7 @@ class _Moment(NamedTuple):
     quantization: str | None
 
 
-_Key = tuple[bytes, Level, str | None, str | None, Frame | None]
+_Key = tuple[Origin, bytes, Level, str | None, str | None, Frame | None]
 
 
 _ANY_DIGIT = expression(r"\{\d*+,?+\d*+\}|(?<!\\)\[\^?0-9")
@@ -153,23 +158,22 @@ def compiled(text: str) -> regex.Pattern[str]:
     return precompiled.compiled(text, regex.MULTILINE)
 
 
-@dataclass(eq=False, repr=False)
 class Matcher:
     """Tries the catalogue's patterns on events."""
 
-    catalogue: Catalogue
-    timed_out: set[str] = field(default_factory=set)
-    """Patterns that took too long once; they are skipped."""
-    _said: dict[_Key, _Said] = field(default_factory=dict)
-    """What is known of events that may be said again."""
-    _streaks: OrderedDict[tuple[object, ...], dict[str, list[Match]]] = field(
-        default_factory=OrderedDict
-    )
-    """By process and engine, of each pattern, the statistics windows in a row."""
+    def __init__(self, catalogue: Catalogue) -> None:
+        self.catalogue = catalogue
+        self.timed_out: set[str] = set()
+        """Patterns that took too long once; they are skipped."""
+        self._said: dict[_Key, _Said] = {}
+        """What is known of events that may be said again."""
+        self._streaks: OrderedDict[tuple[object, ...], dict[str, list[Match]]] = OrderedDict()
+        """By process and engine, of each pattern, the statistics windows in a row."""
 
     def another(self) -> "Matcher":
         """A matcher with the same patterns for another input."""
-        other = Matcher(self.catalogue, self.timed_out, self._said)
+        other = Matcher(self.catalogue)
+        other.timed_out, other._said = self.timed_out, self._said
         other.__dict__["_gates"] = self._gates
         return other
 
@@ -253,18 +257,18 @@ class Matcher:
     def _known(self, level: Level, event: Event) -> _Said:
         """What is known of an event; remembered, as the same is said again with other numbers."""
         frames, place, text = event.frames, event.first.place, event.text
-        if event.origin is not Origin.LOG or len(text) > _MAX_SAID_TEXT:
-            return _Said(frames, phase_of(frames, place), quantized_by(frames))
+        if len(text) > _MAX_SAID_TEXT:
+            return _Said(frames, place)
         # Bytes are translated many times as fast as text; and frames are slow to hash, not to compare.
         mapped = text.encode("utf-8", "surrogatepass").translate(_DIGITS)
-        key = (mapped, level, event.exception, place, frames[-1] if frames else None)
+        last = frames[-1] if frames else None
+        key = (event.origin, mapped, level, event.exception, place, last)
         said = self._said.get(key)
         if said is None or said.frames != frames:
             if len(self._said) >= _MAX_SAID:
                 self._said.clear()
-            numbered = self._gates[Origin.LOG].numbered(text)
-            said = _Said(frames, phase_of(frames, place), quantized_by(frames), numbered)
-            self._said[key] = said
+            numbered = self._gates[event.origin].numbered(text)
+            said = self._said[key] = _Said(frames, place, numbered)
         return said
 
     def _candidates(self, level: Level, event: Event, said: _Said) -> list[_Candidate]:
@@ -282,7 +286,7 @@ class Matcher:
 
     def _new_candidates(self, level: Level, event: Event) -> list[_Candidate]:
         return [
-            _Candidate(item, item.id, _rank(item), is_blind(item.pattern.regex))
+            _Candidate(item)
             for item in self._gates[event.origin].candidates(event.text)
             if accepts(item.pattern, level, event.origin)
             and raised_so(item.pattern, event)

@@ -1,7 +1,6 @@
 """Processes: what is still open of what one process says."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 from vllm_triage.events import Event
 from vllm_triage.kinds import Level
@@ -24,26 +23,31 @@ def full(kept: Line | Kept) -> Line:
     )  # fmt: skip
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class Process:
     """What is still open for one process."""
 
-    message: list[Line] = field(default_factory=list)
-    exception: str | None = None
-    link: str | None = None
-    frames: Sequence[Frame] = ()
-    source: list[Line | Kept] = field(default_factory=list)
-    is_open: bool = False
-    flat: bool = False
-    ignored: bool = False
-    after_frame: bool = False
-    blank: bool = False
-    chain: int = 0
-    pending: str | None = None
-    last: int = 0
-    held: int = 0
-    trail: Trail | None = None
-    """Where it is in the open traceback, while only that tells its frames and source lines."""
+    __slots__ = (
+        "after_frame", "blank", "chain", "exception", "flat", "frames", "held", "ignored",
+        "is_open", "last", "link", "message", "pending", "source", "trail",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.message: list[Line] = []
+        self.exception: str | None = None
+        self.link: str | None = None
+        self.frames: Sequence[Frame] = ()
+        self.source: list[Line | Kept] = []
+        self.is_open = False
+        self.flat = False
+        self.ignored = False
+        self.after_frame = False
+        self.blank = False
+        self.chain = 0
+        self.pending: str | None = None
+        self.last = 0
+        self.held = 0
+        self.trail: Trail | None = None
+        """Where it is in the open traceback, while only that tells its frames and source lines."""
 
     @property
     def is_unfinished(self) -> bool:

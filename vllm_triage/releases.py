@@ -8,7 +8,6 @@ statements that the log's code places and tracebacks name. What people write abo
 
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -92,17 +91,19 @@ def site(text: str) -> str:
     return f"{zlib.crc32(text.encode('utf-8', 'replace')) & 0xFFFF:x}"
 
 
-@dataclass(slots=True)
 class Release:
     """What a run's log says of the release that printed it."""
 
-    stated: str | None = None
-    source: Origin | None = None
-    _others: bool = False
-    _places: set[Place] = field(default_factory=set)
-    _awaited: regex.Pattern[str] | None = None
-    _frame: tuple[object, Frame] | None = None
-    _known: tuple[int, str | None] = (0, None)
+    __slots__ = ("_awaited", "_frame", "_known", "_others", "_places", "source", "stated")
+
+    def __init__(self, stated: str | None = None, source: Origin | None = None) -> None:
+        self.stated = stated
+        self.source = source
+        self._others = False
+        self._places: set[Place] = set()
+        self._awaited: regex.Pattern[str] | None = None
+        self._frame: tuple[object, Frame] | None = None
+        self._known: tuple[int, str | None] = (0, None)
 
     @property
     def version(self) -> str | None:

@@ -1,7 +1,5 @@
 """Run: the facts of one server run."""
 
-from dataclasses import dataclass, field
-
 from vllm_triage.arguments import Value
 from vllm_triage.checkpoints import UNNAMED
 from vllm_triage.echoes import Echo, EchoReader
@@ -11,39 +9,41 @@ from vllm_triage.model import RunInfo
 from vllm_triage.releases import Release
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class Run:
     """One server run while its log is being read."""
 
-    source: str
-    first_line: int
-    container: str | None = None
-    release: Release = field(default_factory=Release)
-    engine: str | None = None
-    model: str | None = None
-    arguments: dict[str, Value] = field(default_factory=dict)
-    config: dict[str, Value] = field(default_factory=dict)
-    echo: Echo | None = None
-    echoes: EchoReader = field(default_factory=EchoReader)
-    visible_gpus: int | None = None
-    interface: str | None = None
-    all_arguments: bool = False
-    phase: Phase | None = None
-    was_serving: bool = False
-    has_banner: bool = False
-    nccl_version: str | None = None
-    memory: Memory = field(default_factory=Memory)
-    torch_version: str | None = None
-    devices: int | None = None
-    kv_cache_tokens: int | None = None
-    first_seen: str | None = None
-    last_seen: str | None = None
-    last_answer: int = 0
-    last_ready: int = 0
-    lines: int = 0
-    index: int = 0
-    observed: dict[str, str | float] = field(default_factory=dict)
-    """What artefacts beside the log tell of it, by the names of facts."""
+    def __init__(
+        self, source: str, first_line: int, container: str | None = None, index: int = 0
+    ) -> None:
+        self.source = source
+        self.first_line = first_line
+        self.container = container
+        self.release = Release()
+        self.engine: str | None = None
+        self.model: str | None = None
+        self.arguments: dict[str, Value] = {}
+        self.config: dict[str, Value] = {}
+        self.echo: Echo | None = None
+        self.echoes = EchoReader()
+        self.visible_gpus: int | None = None
+        self.interface: str | None = None
+        self.all_arguments = False
+        self.phase: Phase | None = None
+        self.was_serving = False
+        self.has_banner = False
+        self.nccl_version: str | None = None
+        self.memory = Memory()
+        self.torch_version: str | None = None
+        self.devices: int | None = None
+        self.kv_cache_tokens: int | None = None
+        self.first_seen: str | None = None
+        self.last_seen: str | None = None
+        self.last_answer = 0
+        self.last_ready = 0
+        self.lines = 0
+        self.index = index
+        self.observed: dict[str, str | float] = {}
+        """What artefacts beside the log tell of it, by the names of facts."""
 
     @property
     def version(self) -> str | None:

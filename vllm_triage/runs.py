@@ -146,7 +146,7 @@ class Runs:
 
     def _start(self, line: Line) -> Run:
         before = self._current.get((line.source, line.container))
-        run = Run(line.source, line.number, line.container, index=self._started)
+        run = Run(line.source, line.number, line.container, self._started)
         if before is not None:
             run.release = before.release.after()
         self._started += 1

@@ -5,7 +5,6 @@ statistics with nothing unusual. What such a line says is learnt once, from read
 shape the usual way, and afterwards taken from the places where its digits stand.
 """
 
-from dataclasses import dataclass
 from enum import Enum, auto
 from functools import cached_property
 from typing import NamedTuple
@@ -61,20 +60,31 @@ _Rule = list[tuple[int | None, float, float]]
 _Plan = tuple[list[slice], int | None, int | None, tuple[int, int, int] | None, list[_Rule]]
 
 
-@dataclass(frozen=True)
 class Window:
-    """What rules ask of a line of engine statistics."""
+    """What rules ask of a line of engine statistics, and where in it the numbers stand."""
 
-    running: slice | None
-    generation: slice | None
-    prompt: slice | None
-    waiting: slice | None
-    cache_pct: slice | None
-    engine: slice | None
-    rules: tuple[tuple[Bound, ...], ...]
-    """Of each rule the bounds; a window outside of one of them is nothing to the rule."""
-    ids: tuple[str, ...]
-    """The patterns whose row of windows such a one ends."""
+    def __init__(
+        self,
+        *,
+        running: slice | None,
+        generation: slice | None,
+        prompt: slice | None,
+        waiting: slice | None,
+        cache_pct: slice | None,
+        engine: slice | None,
+        rules: tuple[tuple[Bound, ...], ...],
+        ids: tuple[str, ...],
+    ) -> None:
+        self.running = running
+        self.generation = generation
+        self.prompt = prompt
+        self.waiting = waiting
+        self.cache_pct = cache_pct
+        self.engine = engine
+        self.rules = rules
+        """Of each rule the bounds; a window outside of one of them is nothing to the rule."""
+        self.ids = ids
+        """The patterns whose row of windows such a one ends."""
 
     def look(self, raw: bytes) -> tuple[State, Steady | None]:
         """What a line is to the rules, and what it shows of decoding."""

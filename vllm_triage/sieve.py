@@ -1,5 +1,6 @@
 """The sieve: of many lines at once, those that must be read."""
 
+from collections import Counter
 from collections.abc import Iterator
 
 from vllm_triage.envelopes import Unwrapper
@@ -51,8 +52,10 @@ class Sieve:
         self._loud: set[bytes] = set()
         """Shapes that are surely never worth learning."""
 
-    def sift(self, block: Block, start: int, *, reads_records: bool) -> Iterator[Stretch | int]:
-        """Give, in order, the lines from `start` on: an index to be read, or a stretch that need not be.
+    def sift(
+        self, block: Block, start: int, stop: int, *, reads_records: bool
+    ) -> Iterator[Stretch | int]:
+        """Give, in order, the lines from `start` to `stop`: an index to be read, or a stretch that need not be.
 
         With `reads_records` all logged records are read. When reading a line has taught the
         unwrapper something, what follows must be sifted anew.
@@ -61,24 +64,25 @@ class Sieve:
         if state != self._state or len(self._known) > _MAX_SHAPES:
             self._forget()
             self._state = state
+            block.counts = None
         at = start
-        for index in self._to_read(block, start, reads_records=reads_records):
+        for index in self._to_read(block, start, stop, reads_records=reads_records):
             if index > at:
                 yield Stretch(block, at, index, self._known)
             yield index
             at = index + 1
-        if at < len(block.raw):
-            yield Stretch(block, at, len(block.raw), self._known)
+        if at < stop:
+            yield Stretch(block, at, stop, self._known)
 
     def sift_ahead(self, data: bytes, source: str, *, reads_records: bool) -> tuple[int, Sifted]:
         """How many lines there are in a text without its last line end, and what is to be done with them.
 
         What was said before need not be known: lines that could go on with it are to be read.
         """
-        block = Block.of(0, data)
+        block = Block(0, data)
         out: Sifted = []
         may_be_open = True
-        for piece in self.sift(block, 0, reads_records=reads_records):
+        for piece in self.sift(block, 0, len(block.raw), reads_records=reads_records):
             if not isinstance(piece, Stretch):
                 out.append((piece, block.raw[piece]))
                 may_be_open = may_be_open or not self._is_window(block, piece)
@@ -101,27 +105,29 @@ class Sieve:
         known = self._known.get(block.shapes[index])
         return known is not None and known.origin is Origin.STATISTICS
 
-    def _to_read(self, block: Block, start: int, *, reads_records: bool) -> list[int]:
+    def _to_read(self, block: Block, start: int, stop: int, *, reads_records: bool) -> list[int]:
         block.windows.clear()
         block.records.clear()
         shapes, answers, loud, known = block.shapes, self._answers, self._loud, self._known
         # One byte a line: the rest of the loop sees only the few lines that are no answers.
-        find = bytes(map(answers.__contains__, shapes[start:] if start else shapes)).find
+        some = shapes if stop - start == len(shapes) else shapes[start:stop]
+        find = bytes(map(answers.__contains__, some)).find
         out = []
         place = find(0)
         while place >= 0:
             index = start + place
             place = find(0, place + 1)
             shape = shapes[index]
-            if (found := known.get(shape)) is not None:
-                if (found.origin is Origin.LOG and reads_records) or not _is_quiet(
-                    found, block, index
-                ):
-                    out.append(index)
-            elif shape in loud:
-                out.append(index)
-            elif not self._is_request(block, index):
-                self._study(shape, block.raw[index])
+            if shape not in known and shape not in loud:
+                if self._is_request(block, index):
+                    continue
+                self._study(block, index)
+            found = known.get(shape)
+            if (
+                found is None
+                or (found.origin is Origin.LOG and reads_records)
+                or not _is_quiet(found, block, index)
+            ):
                 out.append(index)
         return out
 
@@ -136,19 +142,23 @@ class Sieve:
                 return True
         return False
 
-    def _study(self, mapped: bytes, raw: bytes) -> None:
-        """Learn a shape when it has come a few times."""
+    def _study(self, block: Block, index: int) -> None:
+        """Learn the shape of a line when it comes a few times."""
+        mapped, raw = block.shapes[index], block.raw[index]
         head = None if may_be_quiet(mapped) else head_of(mapped)
         if head is not None:
-            if self._came(head) == _OFTEN:
+            if self._comes(head, 1, _OFTEN):
                 shape = self._learner.learn_head(raw, self._unwrapper)
                 if shape is not None:
                     self._known[head] = shape
                     self._sizes = tuple(sorted({*self._sizes, len(head)}))
             return
         often = _OFTEN if may_be_quiet(mapped) else _VERY_OFTEN if may_be_idle_talk(mapped) else 0
-        if often and self._came(mapped) != often:
-            return
+        if often:
+            if block.counts is None:
+                block.counts = Counter(block.shapes)
+            if not self._comes(mapped, block.counts.pop(mapped, 0), often):
+                return
         shape = self._learnt(mapped, raw) if often else None
         if shape is None:
             self._never(mapped)
@@ -178,13 +188,13 @@ class Sieve:
         if len(mapped) <= _MAX_LOUD_LINE:
             self._loud.add(mapped)
 
-    def _came(self, mapped: bytes) -> int:
-        """How often it has come so far."""
-        count = self._seen.get(mapped, 0) + 1
-        if count == 1 and len(self._seen) >= _MAX_SHAPES:
+    def _comes(self, mapped: bytes, times: int, often: int) -> bool:
+        """Count that it comes so many times more; whether that now is often."""
+        before = self._seen.get(mapped, 0)
+        if not before and len(self._seen) >= _MAX_SHAPES:
             self._seen.clear()
-        self._seen[mapped] = count
-        return count
+        self._seen[mapped] = before + times
+        return before < often <= before + times
 
 
 def _may_be_several(raw: bytes) -> bool:

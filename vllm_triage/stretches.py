@@ -1,8 +1,8 @@
 """Stretches: lines in a row that show nothing but a server serving, and what they come to together."""
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from vllm_triage.assembler import MAX_MESSAGE_LINES
@@ -15,22 +15,21 @@ from vllm_triage.shapes import DIGITS, Record, Shape, State, owner, text_at
 _SOON = 64
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class Block:
-    """Lines in a row; the first has the number `first`."""
+    """Lines in a row, of which the first has the number `first`: a text without its last line end, cut or not."""
 
-    first: int
-    raw: list[bytes]
-    shapes: list[bytes]
-    windows: list[tuple[int, State, Steady | None]] = field(default_factory=list)
-    """The lines of statistics that are nothing to any rule, by their indices."""
-    records: list[int] = field(default_factory=list)
-    """The indices of logged records that are nothing to any rule."""
+    __slots__ = ("counts", "first", "raw", "records", "shapes", "windows")
 
-    @classmethod
-    def of(cls, first: int, data: bytes, raw: list[bytes] | None = None) -> "Block":
-        """The lines of a text without its last line end, cut or not."""
-        return cls(first, raw or data.split(b"\n"), data.translate(DIGITS).split(b"\n"))
+    def __init__(self, first: int, data: bytes, raw: list[bytes] | None = None) -> None:
+        self.first = first
+        self.raw = raw or data.split(b"\n")
+        self.shapes = data.translate(DIGITS).split(b"\n")
+        self.counts: Counter[bytes] | None = None
+        """How often each shape comes, without those that have been counted elsewhere."""
+        self.windows: list[tuple[int, State, Steady | None]] = []
+        """The lines of statistics that are nothing to any rule, by their indices."""
+        self.records: list[int] = []
+        """The indices of logged records that are nothing to any rule."""
 
 
 class Engine(NamedTuple):

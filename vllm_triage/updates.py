@@ -1,7 +1,6 @@
 """Updates: what a stream has told of its incidents, and what there is new to tell."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from vllm_triage.collector import next_round
 from vllm_triage.kinds import Kind, Role
@@ -19,11 +18,13 @@ MAX_HELD_LINES = 1000
 _Key = tuple[Kind, str]
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class _Told:
-    update: Update
-    state: dict[str, object]
-    count: int
+    __slots__ = ("count", "state", "update")
+
+    def __init__(self, update: Update, state: dict[str, object], count: int) -> None:
+        self.update = update
+        self.state = state
+        self.count = count
 
 
 class Teller:
