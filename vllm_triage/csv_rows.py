@@ -1,6 +1,5 @@
 """CSV: logs as CloudWatch, Datadog, Kibana, Azure and Grafana save what a search found."""
 
-import csv
 from typing import NamedTuple
 
 from vllm_triage.expressions import expression
@@ -91,6 +90,8 @@ class Table:
 
 
 def _fields(text: str) -> list[str]:
+    import csv
+
     try:
         return next(csv.reader([text.replace("\0", "")]), [])
     except csv.Error:
