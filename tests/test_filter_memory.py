@@ -20,7 +20,7 @@ def sizes(root: object) -> dict[str, int]:
 
     What scanners share, the rules, is left out.
     """
-    skipped = {id(SHARED.catalogue), id(SHARED._matcher._gates)}
+    skipped = {id(SHARED.catalogue), id(SHARED._matcher._candidates._gates)}
     seen: set[int] = set()
     found: dict[str, int] = {}
     todo: list[tuple[str, object]] = [("", root)]
@@ -78,7 +78,7 @@ def test_four_times_the_lines_hold_no_more(
     monkeypatch.setattr("vllm_triage.assembler.MAX_PROCESSES", 128)
     monkeypatch.setattr("vllm_triage.collector._MAX_CHAINS", 128)
     monkeypatch.setattr("vllm_triage.collector._MAX_FAILED", 100)
-    monkeypatch.setattr("vllm_triage.matches._MAX_SAID", 32)
+    monkeypatch.setattr("vllm_triage.candidates._MAX_SAID", 32)
     monkeypatch.setattr("vllm_triage.express._MAX_LANES", 16)
 
     assert grown(rows, protocol, first) == {}

@@ -7,11 +7,11 @@ import pytest
 import regex
 
 from tests.expressions import OWN_TEXTS, Expression, expressions
+from vllm_triage.candidates import compiled
 from vllm_triage.catalogue import Catalogue
 from vllm_triage.expressions import every
 from vllm_triage.growth import near_misses, searching, worst
 from vllm_triage.kinds import Kind
-from vllm_triage.matches import compiled
 from vllm_triage.syntax import parse
 
 # All of a pattern's hits are fed to it, not only the first, and what bounded repeats take too.

@@ -7,10 +7,10 @@ import pytest
 
 from tests.conftest import Fixture, fixtures, name_of
 from vllm_triage import Report, Scanner, triage
+from vllm_triage.candidates import compiled, is_blind
 from vllm_triage.catalogue import load
 from vllm_triage.express import Express
 from vllm_triage.kinds import Kind
-from vllm_triage.matches import compiled, is_blind
 
 CATALOGUE = load()
 PATTERNS = [pattern for rule in CATALOGUE.rules.values() for pattern in rule.worded]

@@ -262,8 +262,13 @@ class Collector:
     def _count(self, group: Group, item: Match | Unknown, line: Line) -> None:
         before = group.count
         count(group, item, line)
-        if group.count != before and group.count == next_round(before):
+        if group.count != before and is_round(group.count):
             self.changes += 1
+
+
+def is_round(count: int) -> bool:
+    """Tell a count that is worth telling: 1, 2, 5, 10, 20, 50, ..."""
+    return str(count).rstrip("0") in ("1", "2", "5")
 
 
 def next_round(count: int) -> int:

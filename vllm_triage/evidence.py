@@ -7,13 +7,14 @@ from typing import Protocol
 from vllm_triage.artefacts.formats import Format, format_of
 from vllm_triage.artefacts.heads import goes_on
 from vllm_triage.artefacts.observations import Observation, line
+from vllm_triage.candidates import Recogniser
 from vllm_triage.catalogue import Catalogue
 from vllm_triage.conditions import in_bounds, satisfies
 from vllm_triage.events import Event
 from vllm_triage.expressions import expression
 from vllm_triage.kinds import Kind
 from vllm_triage.lines import Line, Origin
-from vllm_triage.matches import Match, Recogniser
+from vllm_triage.matches import Match
 from vllm_triage.model import Source
 from vllm_triage.rules import Pattern
 from vllm_triage.run import Run

@@ -32,6 +32,7 @@ from vllm_triage.tracebacks import Frame, Part, frame, separator
 from vllm_triage.trails import MAX_STEPS, NOWHERE, Trail, Tree
 
 _MAX_LANES = 128
+_MAX_MESSAGES = 512
 _MAX_TEXT = 500
 _MAX_SAID = 2000
 _MAX_PREFIX = 202
@@ -89,8 +90,11 @@ class Express:
         self._tree = Tree()
         self._lanes: dict[bytes, _Lane] = {}
         """By what stands before the first two blanks in a row."""
+        self._said: set[bytes] = set()
         self._index = -1
         self._phase: Phase | None = None
+        self._is_settled = False
+        """Whether that is still so: what has been said since tells a run nothing."""
         self._now: Run | None = None
         """The run for which lines may be taken that follow what was said."""
 
@@ -110,18 +114,23 @@ class Express:
 
     def said(self, number: int, raw: bytes) -> Said | None:
         """The line that `take` has just left, as it is read; None when it must go the long road."""
-        head, bracket, _ = raw.partition(b"] ")
-        lane = self._lanes.get(head + b"]") if bracket else None
-        if lane is None:
-            return None
         run = self._now
-        if run is None or len(raw) > _MAX_SAID or b"033" in raw or b"1b[" in raw:
+        if run is None or len(raw) > _MAX_SAID:
             return None
-        rest = raw[len(lane.shown) :]
-        known = _talk(rest.translate(_DIGITS))
+        head, bracket, rest = raw.partition(b"] ")
+        if not bracket or b"033" in raw or b"1b[" in raw:
+            return None
+        mapped = rest.translate(_DIGITS)
+        lane = self._lanes.get(head + b"]")
+        if lane is None:
+            lane = self._new_lane(raw) if self._is_said_again(mapped) else None
+            if lane is None or len(lane.shown) != len(head) + 2:
+                return None
+        known = _talk(mapped)
         if known is None:
             return None
         part, is_idle = known
+        self._is_settled = is_idle
         self._unwrapper.bare += 1
         time, level, process, pid, rank, place, _ = lane.prefix
         if is_idle and part in _MARKS:
@@ -142,7 +151,12 @@ class Express:
 
     def _follow(self, number: int, rows: Iterator[Row]) -> Row | None:
         """Take lines that are known to follow what their processes have said; give the next one."""
-        run = self._now = self._run()
+        run = self._now
+        if not self._is_settled or run is None or run.phase is not self._phase:
+            run = self._now = self._run()
+        elif not self._assembler.can_follow:
+            run = self._now = None
+        self._is_settled = False
         if run is None:
             return next(rows, None)
         lane_of = self._lanes.get
@@ -247,6 +261,19 @@ class Express:
         lane = self._lanes.get(raw.partition(_INDENT)[0])
         if lane is not None:
             return lane
+        return self._new_lane(raw)
+
+    def _is_said_again(self, mapped: bytes) -> bool:
+        """Whether a message, every digit made 0, has been said before; a new one costs more to know than to read."""
+        if mapped in self._said:
+            return True
+        if len(self._said) >= _MAX_MESSAGES:
+            self._said.clear()
+        self._said.add(mapped)
+        return False
+
+    def _new_lane(self, raw: bytes) -> _Lane | None:
+        head = raw[:_MAX_PREFIX]
         if raw[:1] not in _BEGINNINGS or not head.isascii():
             return None
         found = usual_prefix(head.decode("ascii"))
@@ -257,7 +284,7 @@ class Express:
         if (
             prefix.level not in _SPEAKING
             or not is_clean(shown.decode("ascii"))
-            or raw.find(_INDENT) != end - 1
+            or _INDENT in shown
         ):
             return None
         if len(self._lanes) >= _MAX_LANES:

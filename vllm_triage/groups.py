@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from functools import lru_cache
 
+from vllm_triage.candidates import Recogniser
 from vllm_triage.events import Event
 from vllm_triage.expressions import expression
 from vllm_triage.kinds import Confidence, Kind, Level, Phase, Role, Severity
 from vllm_triage.lines import Line, Origin
-from vllm_triage.matches import Match, Recogniser, Unknown
+from vllm_triage.matches import Match, Unknown
 from vllm_triage.rules import Rule
 
 MAX_EVIDENCE = 6

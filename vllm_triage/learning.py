@@ -8,13 +8,14 @@ from typing import NamedTuple
 import regex
 
 from vllm_triage import statistics
+from vllm_triage.candidates import compiled
 from vllm_triage.catalogue import Catalogue
 from vllm_triage.conditions import accepts
 from vllm_triage.envelopes import Unwrapper
 from vllm_triage.expressions import expression
 from vllm_triage.kinds import Level
 from vllm_triage.lines import BESIDE_STATISTICS, Line, Origin, parse
-from vllm_triage.matches import TIMEOUT_S, compiled
+from vllm_triage.matches import TIMEOUT_S
 from vllm_triage.rules import Pattern
 from vllm_triage.runs import is_idle_talk, service
 from vllm_triage.shapes import (

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from vllm_triage import artefact_check, command_check, statistics, syntax, templates
 from vllm_triage.assembler import Assembler
+from vllm_triage.candidates import compiled
 from vllm_triage.catalogue import Catalogue, files, load, read, unusable
 from vllm_triage.conditions import satisfies
 from vllm_triage.derived import NAMES as DERIVED
@@ -15,7 +16,7 @@ from vllm_triage.facts import FAMILIES, build, seconds_field
 from vllm_triage.growth import near_misses, searching, worst
 from vllm_triage.kinds import Kind, Phase
 from vllm_triage.lines import parse
-from vllm_triage.matches import TIMEOUT_S, Match, Matcher, compiled
+from vllm_triage.matches import TIMEOUT_S, Match, Matcher
 from vllm_triage.phases import phase_of
 from vllm_triage.plain import fields as field_names
 from vllm_triage.rules import Extension, Fix, Form, Pattern, Rule, Topic
