@@ -5,8 +5,10 @@ statistics with nothing unusual. What such a line says is learnt once, from read
 shape the usual way, and afterwards taken from the places where its digits stand.
 """
 
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum, auto
 from functools import cached_property
+from operator import itemgetter
 from typing import NamedTuple
 
 from vllm_triage.expressions import expression
@@ -57,7 +59,9 @@ class Bound(NamedTuple):
 
 
 _Rule = list[tuple[int | None, float, float]]
-_Plan = tuple[list[slice], int | None, int | None, tuple[int, int, int] | None, list[_Rule]]
+_Cutter = Callable[[bytes], Iterable[bytes]]
+_Plan = tuple[_Cutter, int | None, int | None, tuple[int, int, int] | None, list[_Rule]]
+_NOTHING = slice(0)
 
 
 class Window:
@@ -88,11 +92,11 @@ class Window:
 
     def look(self, raw: bytes) -> tuple[State, Steady | None]:
         """What a line is to the rules, and what it shows of decoding."""
-        places, running_at, generation_at, steady_at, rules = self._plan
+        cut, running_at, generation_at, steady_at, rules = self._plan
         if running_at is None:
             return State.IDLE, None
         try:
-            numbers = [float(raw[place]) for place in places]
+            numbers = [*map(float, cut(raw))]
             running = numbers[running_at]
             if not running:
                 return State.IDLE, None
@@ -121,7 +125,7 @@ class Window:
 
     @cached_property
     def _plan(self) -> _Plan:
-        """The places of the numbers that are asked for, the indices of some of them, and the rules.
+        """What gives the numbers that are asked for, the indices of some of them, and the rules.
 
         The third are those of prompts, waiting requests and the cache, None where one is not printed.
 
@@ -147,7 +151,7 @@ class Window:
             fixed = [one for one in bounds if isinstance(one.place, float)]
             if all(one.least <= one.place <= one.greatest for one in fixed):  # type: ignore[operator]
                 rules.append([(index(one.place), one.least, one.greatest) for one in moving])  # type: ignore[arg-type]
-        return places, running, generation, steady_at, rules
+        return cutter(places), running, generation, steady_at, rules
 
 
 class Shape(NamedTuple):
@@ -172,16 +176,11 @@ class Shape(NamedTuple):
         places = (self.container, self.process, self.pid, self.rank)
         return tuple([raw[place] if place else b"" for place in places])
 
-    def engine(self, raw: bytes) -> tuple[bytes, ...]:
-        """What tells an engine's windows from another's, as it is printed."""
-        places = (
-            self.container,
-            self.process,
-            self.pid,
-            self.rank,
-            self.window and self.window.engine,
-        )
-        return tuple([raw[place] if place else b"" for place in places])
+    @property
+    def engine_of(self) -> Callable[[bytes], tuple[bytes, ...]]:
+        """What cuts out of a line what tells an engine's windows from another's."""
+        engine = None if self.window is None else self.window.engine
+        return cutter([self.container, self.process, self.pid, self.rank, engine])
 
     def record(self, raw: bytes) -> Record:
         """What lines of one record have in common: level, time and code place."""
@@ -202,6 +201,13 @@ class Shape(NamedTuple):
             whole(pid) if pid is not None else None,
             whole(rank) if rank is not None else None,
         )
+
+
+def cutter(places: Sequence[slice | None]) -> Callable[[bytes], tuple[bytes, ...]]:
+    """What cuts several places out of a line at once, nothing where there is none."""
+    if len(places) > 1:
+        return itemgetter(*[place or _NOTHING for place in places])
+    return lambda raw: tuple([raw[place or _NOTHING] for place in places])
 
 
 def text_at(place: slice | None, raw: bytes) -> str | None:

@@ -25,7 +25,6 @@ _VERY_OFTEN = 6
 _MAX_LOUD = 2_048
 _MAX_LOUD_LINE = 512
 _MAX_SKELETONS = 1_024
-_ASKED = (State.ASKED, None)
 
 Sifted = list[tuple[int, bytes] | Summary]
 """Of a block's lines, in order, those to be read with their indices, and what the others come to."""
@@ -108,7 +107,8 @@ class Sieve:
     def _to_read(self, block: Block, start: int, stop: int, *, reads_records: bool) -> list[int]:
         block.windows.clear()
         block.records.clear()
-        shapes, answers, loud, known = block.shapes, self._answers, self._loud, self._known
+        shapes, raws, windows = block.shapes, block.raw, block.windows
+        answers, loud, known = self._answers, self._loud, self._known
         # One byte a line: the rest of the loop sees only the few lines that are no answers.
         some = shapes if stop - start == len(shapes) else shapes[start:stop]
         find = bytes(map(answers.__contains__, some)).find
@@ -123,12 +123,19 @@ class Sieve:
                     continue
                 self._study(block, index)
             found = known.get(shape)
-            if (
-                found is None
-                or (found.origin is Origin.LOG and reads_records)
-                or not _is_quiet(found, block, index)
-            ):
+            if found is None:
                 out.append(index)
+            elif found.window is not None:
+                state, steady = found.window.look(raws[index])
+                if state is State.ASKED:
+                    out.append(index)
+                else:
+                    windows.append((index, state, steady))
+            elif found.origin is Origin.LOG:
+                if reads_records:
+                    out.append(index)
+                else:
+                    block.records.append(index)
         return out
 
     def _is_request(self, block: Block, index: int) -> bool:
@@ -204,15 +211,3 @@ def _may_be_several(raw: bytes) -> bool:
         or (b"%" in raw and b"%|" in raw)
         or (b"#" in raw and b"#012" in raw)
     )
-
-
-def _is_quiet(shape: Shape, block: Block, index: int) -> bool:
-    """Tell a line that is nothing to any rule, and note it where the lines after it may need it."""
-    if shape.origin is Origin.STATISTICS:
-        state, steady = shape.window.look(block.raw[index]) if shape.window else _ASKED
-        if state is State.ASKED:
-            return False
-        block.windows.append((index, state, steady))
-    elif shape.origin is Origin.LOG:
-        block.records.append(index)
-    return True

@@ -2,7 +2,8 @@
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import NamedTuple
 
 from vllm_triage.assembler import MAX_MESSAGE_LINES
@@ -70,7 +71,11 @@ class Stretch:
     def __init__(self, block: Block, start: int, stop: int, known: dict[bytes, Shape]) -> None:
         self.block, self.start, self.stop = block, start, stop
         self._known = known
-        self.shapes = [known[shape] for shape in set(block.shapes[start:stop])]
+
+    @cached_property
+    def shapes(self) -> list[Shape]:
+        """The shapes of its lines, each once."""
+        return [self._known[shape] for shape in set(self.block.shapes[self.start : self.stop])]
 
     def __len__(self) -> int:
         return self.stop - self.start
@@ -199,17 +204,22 @@ class Stretch:
         windows, raws = self.block.windows, self.block.raw
         shapes, known = self.block.shapes, self._known
         first, end = bisect_left(windows, (self.start,)), bisect_left(windows, (self.stop,))
+        cutters: dict[bytes, tuple[Callable[[bytes], tuple[bytes, ...]], tuple[str, ...]]] = {}
         for index, state, steady in reversed(windows[first:end]):
-            shape = known[shapes[index]]
-            if shape.window is None:
-                continue
-            name = shape.engine(raws[index])
+            found = cutters.get(shapes[index])
+            if found is None:
+                shape = known[shapes[index]]
+                if shape.window is None:
+                    continue
+                found = cutters[shapes[index]] = shape.engine_of, shape.window.ids
+            engine_of, asked = found
+            name = engine_of(raws[index])
             if name not in last:
                 last[name] = index, state
-                ids[name] = {shape.window.ids}
+                ids[name] = {asked}
                 decoding[name] = []
-            elif shape.window.ids not in ids[name]:
-                ids[name].add(shape.window.ids)
+            elif asked not in ids[name]:
+                ids[name].add(asked)
             if state is State.IDLE:
                 idle.add(name)
             rows = decoding[name]
