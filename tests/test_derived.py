@@ -157,3 +157,24 @@ def test_what_others_hold_of_a_gpu_is_told_where_the_line_tells_enough(
     facts = {f"{name}_bytes": value * GIB for name, value in sizes.items()}
 
     assert derived(facts, None).get("held_elsewhere") == expected
+
+
+@pytest.mark.parametrize(
+    ("argument", "value", "expected"),
+    [
+        ("--max-lora-rank", "64", {"fitting_lora_rank": "64"}),
+        ("--max-lora-rank", "24", {"fitting_lora_rank": "32"}),
+        ("--max-lora-rank", "4096", {}),
+        ("--max-lora-rank", "many", {}),
+        ("--max-loras", "3", {"fitting_loras": "3"}),
+        ("--max-num-seqs", "3", {}),
+    ],
+)
+def test_what_adapters_need_is_told_of_what_was_refused(
+    argument: str, value: str, expected: dict[str, str]
+) -> None:
+    found = derived({"argument": argument, "value": value}, None)
+
+    assert {
+        name: text for name, text in found.items() if name.startswith("fitting_lora")
+    } == expected

@@ -21,6 +21,7 @@ NAMES = (
     "config_path", "network_interface", "signal_name", "pci_address", "module_package", "vllm_module", "shm_path", "flag_name",
     "refused_flag", "refused", "replacement", "replacement_why", "dropped_flag", "dropped_why", "flag_came_with",
     "compute_capability", "reused_prefix_pct", "weights_exceed_card", "held_elsewhere", "rope_factor", "gpu_load", "gpu_memory", "gpu_watched",
+    "fitting_lora_rank", "fitting_loras",
 )  # fmt: skip
 
 _FOLDER = expression(r"(?:/|\.{1,2}/|~|[A-Za-z]:\\)")
@@ -38,6 +39,8 @@ _SIGNAL_STATUS = 128
 _BUSY_PCT = 80
 _FULL_PCT = 95
 _SEVERAL = 3
+# What `--max-lora-rank` takes (`vllm/config/lora.py`).
+_LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 
 
 def derived(known: Mapping[str, object], run: Run | None) -> dict[str, str]:
@@ -64,6 +67,7 @@ def derived(known: Mapping[str, object], run: Run | None) -> dict[str, str]:
     if gpus is not None:
         found["visible_gpus"] = str(gpus)
     found.update(_gpu_load(known))
+    found.update(_loras(known))
     pci = known.get("pci")
     if isinstance(pci, str):
         found["pci_address"] = pci + ".0" if _PCI.fullmatch(pci) else pci
@@ -107,6 +111,20 @@ def needed_driver(run: Run | None) -> str | None:
     if need.least == need.whole:
         return text
     return f"{text}, by minor version compatibility {need.least}"
+
+
+def _loras(known: Mapping[str, object]) -> dict[str, str]:
+    """The rank and the number of adapters to allow, where those asked for were refused."""
+    value = known.get("value")
+    if not isinstance(value, str) or not (value.isascii() and value.isdigit()):
+        return {}
+    asked = whole(value)
+    if known.get("argument") == "--max-loras":
+        return {"fitting_loras": str(asked)}
+    ranks = [rank for rank in _LORA_RANKS if rank >= asked]
+    if known.get("argument") != "--max-lora-rank" or not ranks:
+        return {}
+    return {"fitting_lora_rank": str(ranks[0])}
 
 
 def _gpu_load(known: Mapping[str, object]) -> dict[str, str]:
