@@ -19,7 +19,7 @@ PROGRAMS: dict[str, str] = {
                      "id", "ip", "ls", "rm", "sed", "sort", "tail", "tee", "watch", "eval"), "coreutils, procps or the shell"),
     **dict.fromkeys(("curl", "dmesg", "lscpu", "lsof", "nc", "pgrep", "ping", "ps", "sudo", "chown", "reboot", "systemctl", "journalctl", "apt-get",
                      "ufw", "update-ca-certificates"), "the operating system"),
-    **dict.fromkeys(("kubectl", "docker", "podman", "sacct", "sbatch", "sinfo", "squeue"), "containers and schedulers"),
+    **dict.fromkeys(("kubectl", "docker", "podman", "sacct", "sbatch", "scontrol", "sinfo", "squeue"), "containers and schedulers"),
     **dict.fromkeys(("aws", "gcloud"), "the command lines of buckets that models lie in"),
     **dict.fromkeys(("git", "gh", "pip", "python", "python3", "pytest", "coverage", "pre-commit", "torchrun", "ray", "lm_eval",
                      "py-spy"), "development and Python packages"),

@@ -15,13 +15,14 @@ from vllm_triage.tables import table
 from vllm_triage.versions import parse
 
 # Written by this module from words that were checked, so that a command may hold them as they are.
-QUOTED = frozenset(("replacement", "model_files", "download"))
+QUOTED = frozenset(("replacement", "model_files", "download", "pod", "workload"))
 NAMES = (
     "visible_gpus", "engine", "device", "needed_driver", "model_folder", "named_model", "model_files", "download",
     "config_path", "network_interface", "signal_name", "pci_address", "module_package", "vllm_module", "shm_path", "flag_name",
     "refused_flag", "refused", "replacement", "replacement_why", "dropped_flag", "dropped_why", "flag_came_with",
     "compute_capability", "reused_prefix_pct", "weights_exceed_card", "held_elsewhere", "rope_factor", "gpu_load", "gpu_memory", "gpu_watched",
     "fitting_lora_rank", "fitting_loras",
+    "pod", "workload", "scheduler", "gpu_make",
 )  # fmt: skip
 
 _FOLDER = expression(r"(?:/|\.{1,2}/|~|[A-Za-z]:\\)")

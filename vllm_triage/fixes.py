@@ -14,6 +14,7 @@ from vllm_triage.expressions import expression
 from vllm_triage.model import FixStep
 from vllm_triage.rules import Fix, Form, Rule, Verify
 from vllm_triage.ruling import Proposal, is_so, permits, ruled_out, states
+from vllm_triage.tables import table
 from vllm_triage.versions import holds, span
 
 Values = Mapping[str, str]
@@ -130,7 +131,7 @@ def _step(
     step = FixStep(
         number=1,
         do=do,
-        command=_entry_point(command, version),
+        command=_for_make(_entry_point(command, version), values.get("gpu_make", "")),
         change=_certain(change),
         why=_why(fix, form, values, version),
         risk=fix.risk,
@@ -198,6 +199,14 @@ def _entry_point(command: str | None, version: str | None) -> str | None:
         ),
         command,
     )
+
+
+def _for_make(command: str | None, make: str) -> str | None:
+    """A command with the tools of the GPUs' make in place of NVIDIA's."""
+    known = table("gpu-tools").get(make, {}) if command else {}
+    for text in sorted(known, key=len, reverse=True):
+        command = (command or "").replace(text, known[text])
+    return command
 
 
 def _safe(values: Values) -> Values:

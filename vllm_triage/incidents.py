@@ -121,7 +121,8 @@ def _incident(
     veil = Veil(redact, (*texts, group.event.text[:MAX_TEXT], *group.told))
     facts = build(kind.area, {name: veil.of(value) for name, value in known.items()})
     values = {
-        name: veil(text) for name, text in values_of(facts, group.run, group.processes).items()
+        name: veil(text)
+        for name, text in values_of(facts, group.run, group.processes, group.lines).items()
     }
     fix_steps = render_steps(rule, values, group.run.version, group.run.arguments)
     change = next((step.change for step in fix_steps if step.change and _is_certain(step)), {})
@@ -156,7 +157,7 @@ def _incident(
         last_seen=group.last_seen,
         processes=tuple(map(redact, group.processes)),
         patterns=tuple(group.patterns),
-        collect=rule.collect,
+        collect=templates.filled(rule.collect, values),
         verify=render_verify(rule, values, group.run.version),
         topics=tuple(name for name, topic in catalogue.topics.items() if kind in topic.kinds),
         docs=rule.docs,

@@ -6,6 +6,7 @@ from vllm_triage.echoes import Echo, EchoReader
 from vllm_triage.kinds import Phase
 from vllm_triage.memory import Memory
 from vllm_triage.model import RunInfo
+from vllm_triage.platforms import Platform
 from vllm_triage.releases import Release
 
 
@@ -19,6 +20,7 @@ class Run:
         self.first_line = first_line
         self.container = container
         self.release = Release()
+        self.platform = Platform()
         self.engine: str | None = None
         self.model: str | None = None
         self.arguments: dict[str, Value] = {}

@@ -11,6 +11,7 @@ from vllm_triage.lines import Key, Line, Origin, Prefix
 from vllm_triage.memory import STARTS
 from vllm_triage.numbers import whole
 from vllm_triage.phases import READY, STARTED, STARTING, STOPPING
+from vllm_triage.platforms import AMD_DETECTED, SIGNS, Platform
 from vllm_triage.releases import names_package
 from vllm_triage.run import Run
 from vllm_triage.tracebacks import Frame
@@ -104,6 +105,7 @@ class Runs:
         self._all: OrderedDict[int, Run] = OrderedDict()
         self._current: OrderedDict[tuple[str, str | None], Run] = OrderedDict()
         self._started = 0
+        self._platform = Platform()
 
     @property
     def all(self) -> tuple[Run, ...]:
@@ -149,6 +151,7 @@ class Runs:
         run = Run(line.source, line.number, line.container, self._started)
         if before is not None:
             run.release = before.release.after()
+        run.platform = Platform(self._platform) if before is None else before.platform
         self._started += 1
         self._all[run.index] = run
         self._current[line.source, line.container] = run
@@ -252,6 +255,10 @@ class Runs:
             run.echoes.is_waiting or any(words in text for words in _ECHOES)
         ):
             self._echo(run, text)
+        if text.startswith(SIGNS):
+            run.platform.feed(text)
+        elif AMD_DETECTED in text:
+            run.platform.detect_amd()
         if " : Using " in text:
             self._interface(run, text)
         if "GPU " in text or "CUDA_VISIBLE_DEVICES" in text:

@@ -1,6 +1,6 @@
 """Texts with placeholders: `{name:fallback}`, `{{` and `}}` for braces."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from vllm_triage.expressions import expression
@@ -47,6 +47,18 @@ def names(template: str) -> frozenset[str]:
 def fill(template: str, values: Mapping[str, str]) -> str | None:
     """Put values, else fallbacks, in place; None when a name has neither."""
     return _joined(parse(template), values)
+
+
+def filled(texts: Iterable[str], values: Mapping[str, str]) -> tuple[str, ...]:
+    """Fill texts of which one may hold a brace that is meant; one that cannot be filled is left out."""
+    out: list[str] = []
+    for text in texts:
+        try:
+            found = fill(text, values)
+        except ValueError:
+            found = text
+        out += [found] if found else []
+    return tuple(out)
 
 
 def fill_sentences(template: str, values: Mapping[str, str]) -> str:

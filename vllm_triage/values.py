@@ -3,11 +3,12 @@
 from collections.abc import Iterable, Mapping
 from math import gcd
 
-from vllm_triage import suggest, templates
+from vllm_triage import platforms, suggest, templates
 from vllm_triage.arguments import Value, number
 from vllm_triage.derived import derived, visible_gpus
 from vllm_triage.expressions import expression
 from vllm_triage.facts import AnyFacts, stated
+from vllm_triage.lines import Line
 from vllm_triage.run import Run
 from vllm_triage.weights import model_weights_bytes
 
@@ -15,9 +16,12 @@ _NO_WORD = expression(r"[^\w.:/-]+")
 
 
 def values_of(
-    facts: AnyFacts | None, run: Run | None, processes: Iterable[str] = ()
+    facts: AnyFacts | None,
+    run: Run | None,
+    processes: Iterable[str] = (),
+    lines: Iterable[Line] = (),
 ) -> dict[str, str]:
-    """The texts that placeholders may take from an incident's facts, its run and its processes.
+    """The texts that placeholders may take from an incident's facts, its run, its processes and its lines.
 
     An empty text is a suggestion for which no value fits.
     """
@@ -44,6 +48,7 @@ def values_of(
         out["search_words"] = words
     out["server_url"] = _server_url(arguments, out.get("port"))
     out.update(derived(known, run))
+    out.update(platforms.values(run.platform if run else None, lines))
     out.update(_suggestions(known, run, processes))
     return out
 

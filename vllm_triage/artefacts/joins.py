@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from vllm_triage import platforms
 from vllm_triage.arguments import Value as Argument
 from vllm_triage.arguments import value_of
 from vllm_triage.artefacts import model_joins
@@ -10,10 +11,13 @@ from vllm_triage.artefacts.observations import Observation
 from vllm_triage.artefacts.scrape_series import series
 from vllm_triage.run import Run
 
+_OF_POD = ("pod", "namespace", "owner")
+
 
 def tell(run: Run, observations: Sequence[Observation]) -> None:
     """Give a run the facts that artefacts state and its log does not."""
-    told = [one for one in observations if one.subject == "run"]
+    told = [one for one in observations if one.subject == "run" and "pod" not in one.values]
+    _tell_pods(run, observations)
     # What was sampled more often says more of the load.
     told.sort(key=lambda one: -float(one.values.get("gpu_samples", 0)))
     arguments: dict[str, Argument] = {}
@@ -42,6 +46,12 @@ def tell(run: Run, observations: Sequence[Observation]) -> None:
         environment_joins.tell(run, observations)
     for name, value in model_joins.observed(observations, run).items():
         run.observed.setdefault(name, value)
+
+
+def _tell_pods(run: Run, observations: Sequence[Observation]) -> None:
+    for one in observations:
+        if one.subject == "run" and "pod" in one.values:
+            run.platform.add(platforms.pod(*(str(one.values[name]) for name in _OF_POD)))
 
 
 def joined(observations: Sequence[Observation], run: Run) -> list[Observation]:

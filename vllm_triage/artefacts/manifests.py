@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from vllm_triage.artefacts.observations import Observation, Reading, Value, line
+from vllm_triage.artefacts.owners import owners
 from vllm_triage.artefacts.variables import REFERENCE, RELEVANT, Variable, node
 from vllm_triage.echoes import EchoReader
 from vllm_triage.expressions import expression
@@ -66,6 +67,7 @@ def is_pods(head: str) -> bool:
 def read(lines: Sequence[Line]) -> Reading:
     """Read the containers of a manifest."""
     texts = [one.raw for one in lines]
+    data: object = None
     source = lines[0].source if lines else ""
     if texts and texts[0].lstrip("\ufeff \t").startswith(("{", "[")):
         try:
@@ -75,7 +77,8 @@ def read(lines: Sequence[Line]) -> Reading:
         containers = list(_in_json(data, _Places(texts)))
     else:
         containers = list(_in_yaml(texts))
-    return Reading(tuple(_observations(source, containers[:_MAX_CONTAINERS])))
+    found = (*_observations(source, containers[:_MAX_CONTAINERS]), *owners(source, texts, data))
+    return Reading(found)
 
 
 def _observations(source: str, containers: Sequence[Container]) -> Iterator[Observation]:
@@ -87,7 +90,7 @@ def _observations(source: str, containers: Sequence[Container]) -> Iterator[Obse
         # A sidecar has none of these.
         if made is not None:
             found.append((_ORDINALS.sub("", one.pod), made))
-        started = _started(source, one)
+        started = started_with(source, one)
         if started is not None:
             yield started
     for group, made in found:
@@ -96,7 +99,7 @@ def _observations(source: str, containers: Sequence[Container]) -> Iterator[Obse
         )
 
 
-def _started(source: str, one: Container) -> Observation | None:
+def started_with(source: str, one: Container) -> Observation | None:
     """What a container's command tells of the server that it runs."""
     if not one.words:
         return None

@@ -20,6 +20,8 @@ _GPUS = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/", "nvidia.com/mig-")
 _NO_IMAGE = ("ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "InvalidImageName")
 _MAX_REASON = 200
 _SECTIONS = ("Containers", "Init Containers")
+_WORDS = ("Command", "Args")
+_MAX_WORDS = 500
 _MAX_ROW = 8_000
 _CONTAINER_INDENT = 2
 _FIELD_INDENT = 4
@@ -84,6 +86,8 @@ class _Container:
             self.values["unit"] = unit
         self._state = ""
         self._image = ""
+        self._words: list[str] = []
+        self._started = 0
 
     def feed(self, indent: int, field: str, value: str, line: Line) -> None:
         """Take one of its fields."""
@@ -106,6 +110,28 @@ class _Container:
             elif field == "Exit Code" and value.isdecimal():
                 self._put("exit_code", int(value[:9]), line)
 
+    def takes_word(self, text: str, line: Line) -> bool:
+        """Take a word of its command or arguments; a description shows one a line."""
+        if self._state not in _WORDS or len(text) - len(text.lstrip()) <= _FIELD_INDENT:
+            return False
+        if len(self._words) < _MAX_WORDS:
+            self._words.append(text.strip())
+            self._started = self._started or line.number
+        return True
+
+    def told(self) -> Iterator[Observation]:
+        """Its states, and what its command tells of the server that it runs."""
+        yield Observation("health", self.values, self.shown)
+        if self._words:
+            from vllm_triage.artefacts.manifests import Container, started_with
+
+            name = str(self.values["container"])
+            words = tuple(self._words)
+            source = self.shown["container"].source
+            started = started_with(source, Container(name, "", (), words, self._started))
+            if started is not None:
+                yield started
+
     def _put(self, name: str, value: Value, line: Line) -> None:
         self.values[name] = value
         self.shown[name] = line
@@ -116,12 +142,15 @@ def _containers(lines: Sequence[Line]) -> Iterator[Observation]:
     section = ""
     container: _Container | None = None
     for line in lines:
-        found = _FIELD.match(line.text.rstrip())
+        text = line.text.rstrip()
+        found = _FIELD.match(text)
+        if container is not None and container.takes_word(text, line):
+            continue
         if found is None:
             continue
         indent, field, value = len(found[1]), found[2], found[3] or ""
         if indent <= _CONTAINER_INDENT and container is not None:
-            yield Observation("health", container.values, container.shown)
+            yield from container.told()
             container = None
         if indent == 0:
             section = field
@@ -134,4 +163,4 @@ def _containers(lines: Sequence[Line]) -> Iterator[Observation]:
             if release is not None:
                 yield Observation("run", {"vllm_version": release[1]}, {"vllm_version": line})
     if container is not None:
-        yield Observation("health", container.values, container.shown)
+        yield from container.told()

@@ -12,7 +12,7 @@ from vllm_triage.fixes import render_steps, render_verify, steps
 from vllm_triage.kinds import Kind
 from vllm_triage.model import FixStep
 from vllm_triage.rules import Fix, Rule, Topic
-from vllm_triage.templates import fill_sentences
+from vllm_triage.templates import fill_sentences, filled
 from vllm_triage.versions import holds
 
 WIDTH = 80
@@ -61,7 +61,7 @@ def _kind(kind: Kind, rule: Rule, catalogue: Catalogue, version: str | None) -> 
         out += [
             "",
             "Where the cause is not in the log, collect",
-            *(row for item in rule.collect for row in _para(item, "  - ")),
+            *(row for item in filled(rule.collect, {}) for row in _para(item, "  - ")),
         ]
     out += ["", "Recognised by"]
     if rule.variant is not None:
