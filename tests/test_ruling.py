@@ -87,7 +87,8 @@ def test_ranks_that_span_nodes_are_not_held_to_one_nodes_cards() -> None:
     rows = ["GPU 0: NVIDIA A100-SXM4-80GB", *given("0.12.0", "'nnodes': 2, 'tensor_parallel_size': 1"), OOM]  # fmt: skip
 
     assert any(
-        step.command == "vllm serve a/b --tensor-parallel-size 2" for step in steps(*rows).values()
+        step.command == "vllm serve a/b --nnodes 2 --tensor-parallel-size 2"
+        for step in steps(*rows).values()
     )
 
 

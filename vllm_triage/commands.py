@@ -94,7 +94,7 @@ def _with(own: Sequence[str], flag: str, text: str, model: str | None) -> list[s
         if long_name(word) != flag:
             out.append(word)
             continue
-        if "=" not in word and index < len(own) and not _is_flag(own[index]) and own[index] != model:  # fmt: skip
+        if "=" not in word and index < len(own) and not is_flag(own[index]) and own[index] != model:  # fmt: skip
             index += 1
         if not is_done:
             out += [f"{word.partition('=')[0]}={text}"] if "=" in word else [word, text] if text else [word]  # fmt: skip
@@ -102,7 +102,8 @@ def _with(own: Sequence[str], flag: str, text: str, model: str | None) -> list[s
     return out if is_done else [*out, flag, *([text] if text else [])]
 
 
-def _is_flag(word: str) -> bool:
+def is_flag(word: str) -> bool:
+    """Tell a flag from a value, which may be a negative number."""
     return word.startswith("-") and not word.lstrip("-")[:1].isdigit()
 
 
@@ -111,7 +112,7 @@ def _without_secrets(words: Sequence[str], model: str | None = None) -> list[str
     flag, is_hidden = "", False
     for word in words:
         name, sign, value = word.partition("=")
-        if _is_flag(word):
+        if is_flag(word):
             flag = (long_name(word) or "").removeprefix("--").replace("-", "_")
             is_hidden = flag in _SECRETS and not sign
         elif is_hidden and word != model:

@@ -8,6 +8,7 @@ from vllm_triage.arguments import number
 from vllm_triage.catalogue import Catalogue
 from vllm_triage.causes import order
 from vllm_triage.commands import suggested_command
+from vllm_triage.completed import completed
 from vllm_triage.conditions import satisfies
 from vllm_triage.escapes import without_escapes
 from vllm_triage.facts import AnyFacts, build, stated
@@ -132,6 +133,7 @@ def _incident(
             if step.number in apply_steps:
                 change |= step.change
     command = suggested_command(group.run, change)
+    fix_steps = tuple(_completed(step, group.run, redact) for step in fix_steps)
     return Incident(
         id=f"{kind.value}:{redact(group.line.source)}:{group.line.number}",
         kind=kind,
@@ -162,6 +164,14 @@ def _incident(
         topics=tuple(name for name, topic in catalogue.topics.items() if kind in topic.kinds),
         docs=rule.docs,
     )
+
+
+def _completed(step: FixStep, run: Run, redact: Redact) -> FixStep:
+    """A step whose command starts the server as the user did."""
+    command = completed(step.command, run, step.change)
+    if command is None or command == step.command:
+        return step
+    return step.model_copy(update={"command": redact(command)})
 
 
 def _is_certain(step: FixStep) -> bool:

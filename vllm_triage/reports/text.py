@@ -7,6 +7,7 @@ from typing import NamedTuple
 from vllm_triage import lines, versions
 from vllm_triage.artefacts.formats import FORMATS
 from vllm_triage.commands import has_change
+from vllm_triage.completed import difference
 from vllm_triage.expressions import expression
 from vllm_triage.kinds import Confidence, Phase, Role, Severity
 from vllm_triage.model import Evidence, FixStep, Incident, Report, RunInfo
@@ -248,7 +249,9 @@ def _step(page: _Page, step: FixStep, run: RunInfo | None) -> list[str]:
     only = "" if _is_plain(step.holds_for, release) else f" (vLLM {step.holds_for})"
     out = page.wrapped(f"{_plain(step.do)}{only}", f"{step.number}. ".rjust(5))
     if step.command:
-        out += _command(page, step.command, " " * 7)
+        own = run.command if run is not None else None
+        short = difference(step.command, own) if own else None
+        out += _command(page, short or step.command, " " * 7)
     note = step.why
     if step.documented_as and step.documented_as not in f"{step.command} {step.do}":
         note = f"documented as {step.documented_as}" + (f"; {note}" if note else "")
@@ -327,7 +330,10 @@ def _applied(incident: Incident) -> str:
     """Which steps the suggested command has: those whose every change stands in it."""
     command = incident.suggested_command or ""
     numbers = [str(step.number) for step in incident.fix_steps if has_change(command, step.change)]
-    return f"step {numbers[0]}" if len(numbers) == 1 else f"steps {', '.join(numbers)}"
+    applied = f"step {numbers[0]}" if len(numbers) == 1 else f"steps {', '.join(numbers)}"
+    others = [str(step.number) for step in incident.fix_steps if step.change]
+    other = next((number for number in others if number not in numbers), None)
+    return applied if other is None else f"{applied} (--apply-steps {other}: with step {other})"
 
 
 def _elided(text: str, most: int) -> str:
