@@ -31,7 +31,7 @@ TYPICAL: Mapping[str, str] = {
     "environment_variable": "MASTER_ADDR", "environment_value": "10.0.0.1", "rope_factor": "4.0",
     "model": "org/name-7b", "port": "8080", "server_url": "http://10.0.0.7:8080", "host": "10.0.0.7", "max_model_len": "32768",
     "derived_max_model_len": "8192", "fitting_max_model_len": "21760", "lower_gpu_memory_utilization": "0.85",
-    "higher_gpu_memory_utilization": "0.95", "lower_max_num_seqs": "128", "higher_max_num_seqs": "1024",
+    "higher_gpu_memory_utilization": "0.95", "lower_max_num_seqs": "128", "longer_timeout": "3600", "larger_swap_space": "32", "larger_cpu_cache": "16", "fitting_cpu_cache": "15", "higher_max_num_seqs": "1024",
     "fitting_tensor_parallel_size": "4", "free_port": "8081", "search_words": "ValueError no such thing",
     "parser": "hermes", "argument": "--FLAG", "path": "/srv/models/a", "adapter": "sql", "connector": "NixlConnector",
     "library": "libcudart.so.12", "package": "timm", "pci": "0000:b3:00.0", "key": "rope_scaling", "unit": "4711", "value": "vllm/vllm-openai:v0.10.2",

@@ -124,6 +124,57 @@ def test_batch_limits_change_in_the_right_direction(current: int) -> None:
     assert not higher or current < int(higher) <= 1024
 
 
+@given(st.none() | SIZE, st.integers(1, 4096))
+def test_a_batch_limit_is_below_what_is_seen_running(current: int | None, running: int) -> None:
+    lower = suggest.lower_max_num_seqs(current, running)
+
+    assert lower is not None
+    assert (
+        not lower
+        or 1 <= int(lower) < (min(running, current) if current else running)
+        or (current is not None and int(lower) < running)
+    )
+
+
+@pytest.mark.parametrize(
+    ("current", "running", "expected"),
+    [(None, 46, "40"), (256, 48, "40"), (None, 5, "4"), (256, 1, ""), (64, 64, "32"), (None, None, None)],
+)  # fmt: skip
+def test_batch_limits_of_servers_that_run_less_than_their_limit(
+    current: int | None, running: int | None, expected: str | None
+) -> None:
+    assert suggest.lower_max_num_seqs(current, running) == expected
+
+
+@pytest.mark.parametrize(
+    ("lower", "expected"),
+    [("0.85", "0.85, 0.8, 0.75"), ("0.68", "0.68, 0.6, 0.5"), ("0.3", "0.3"), ("", ""), (None, None)],
+)  # fmt: skip
+def test_shares_to_try_go_down_from_the_suggested_one(
+    lower: str | None, expected: str | None
+) -> None:
+    assert suggest.shares_to_try(lower) == expected
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (suggest.longer_timeout(600.0), None),
+        (suggest.longer_timeout(1800.0), "3600"),
+        (suggest.larger_swap_space(4), "16"),
+        (suggest.larger_swap_space(32), "64"),
+        (suggest.larger_cpu_cache(3 * 2**30), "8"),
+        (suggest.larger_cpu_cache(20 * 2**30), "32"),
+        (suggest.fitting_cpu_cache(19.85 * 2**30), "15"),
+        (suggest.fitting_cpu_cache(2**30), ""),
+    ],
+)
+def test_other_values_go_the_right_way_from_the_present_one(
+    found: str | None, expected: str | None
+) -> None:
+    assert found == expected
+
+
 @given(SIZE, st.none() | st.integers(1, 2048))
 def test_token_budgets_change_in_the_right_direction(current: int, sequences: int | None) -> None:
     lower = suggest.lower_max_num_batched_tokens(current, sequences)

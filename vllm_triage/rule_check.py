@@ -33,7 +33,8 @@ _RUN_VALUES = frozenset(
      "tokenizer", "vllm_version", "lower_gpu_memory_utilization", "higher_gpu_memory_utilization",
      "fitting_max_model_len", "lower_max_num_seqs", "higher_max_num_seqs",
      "cpu_offload_gb", "longer_max_model_len", "lower_max_num_batched_tokens", "higher_max_num_batched_tokens", "fitting_tensor_parallel_size",
-     "higher_tensor_parallel_size", "split_tensor_parallel_size", "split_pipeline_parallel_size", "free_port", "search_words", "server_url", *DERIVED)
+     "higher_tensor_parallel_size", "split_tensor_parallel_size", "split_pipeline_parallel_size", "free_port", "shares_to_try", "longer_timeout",
+     "larger_swap_space", "larger_cpu_cache", "fitting_cpu_cache", "search_words", "server_url", *DERIVED)
 )  # fmt: skip
 _OBSERVED = statistics.FROM_BEFORE | {statistics.PER_REQUEST}
 

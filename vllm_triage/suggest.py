@@ -13,6 +13,8 @@ _UTILIZATIONS = (0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.6, 0.5, 0.4, 0.3)
 _MARGIN = 0.02
 _MAX_SEQUENCES = 1024
 _SHARE_FOR_WEIGHTS = 0.9
+_SHARE_OF_RUNNING = 0.9
+_USUAL_TIMEOUT_S = 1800
 _BATCHED_TOKENS = (2048, 4096, 8192, 16384, 32768)
 
 # Worker_TP3, VllmWorker_3, Worker_PP0_TP1; never the engine cores of data parallelism.
@@ -88,11 +90,50 @@ def longer_max_model_len(current: float | None) -> str | None:
     return str(int(current) * 2) if current else None
 
 
-def lower_max_num_seqs(current: float | None) -> str | None:
-    """Half of the current batch limit, at least one."""
+def lower_max_num_seqs(current: float | None, running: float | None = None) -> str | None:
+    """Half of the current batch limit, at least one.
+
+    With fewer requests running than the limit allows, only less than those changes anything:
+    nine tenths of them, from 16 on rounded down to a multiple of eight.
+    """
+    if running and (current is None or running < current / 2 + 1):
+        fewer = min(int(running * _SHARE_OF_RUNNING), int(running) - 1)
+        return str(fewer // 8 * 8 if fewer >= 16 else fewer) if fewer >= 1 else NONE_FITS
     if current is None:
         return None
     return str(int(current) // 2) if current >= 2 else NONE_FITS
+
+
+def shares_to_try(lower: str | None) -> str | None:
+    """The share that is suggested and the next two documented ones below it, as `0.85, 0.8, 0.75`."""
+    if not lower:
+        return lower
+    below = [f"{value:g}" for value in _UTILIZATIONS if value < float(lower) - 1e-9]
+    return ", ".join([lower, *below[:2]])
+
+
+def longer_timeout(current: float | None) -> str | None:
+    """Twice a time-out of half an hour and more, in seconds; what is shorter takes the usual half hour."""
+    return str(int(current) * 2) if current and current >= _USUAL_TIMEOUT_S else None
+
+
+def larger_swap_space(current: float | None) -> str | None:
+    """Twice the swap space that is given, in GiB, and no less than 16."""
+    return str(max(16, int(current) * 2)) if current else None
+
+
+def larger_cpu_cache(needed_bytes: float | None) -> str | None:
+    """How many GiB of a machine's memory hold what is needed with a quarter to spare: a power of two, at least 8."""
+    if not needed_bytes or not 0 < needed_bytes < 1e15:
+        return None
+    return str(max(8, 2 ** math.ceil(math.log2(needed_bytes * 1.25 / 2**30))))
+
+
+def fitting_cpu_cache(available_bytes: float | None) -> str | None:
+    """Eight tenths of the memory that a node has for the cache, in whole GiB."""
+    if available_bytes is None or not 0 < available_bytes < 1e15:
+        return None
+    return str(int(available_bytes * 0.8 / 2**30)) if available_bytes >= 2**31 else NONE_FITS
 
 
 def higher_max_num_seqs(current: float | None) -> str | None:

@@ -129,12 +129,12 @@ def _suggestions(
     split = suggest.split_parallel_sizes(
         heads, fact("gpu_count"), fact("tensor_parallel_size") or parallel, kv_heads
     )
+    lower = suggest.lower_utilization(utilization, free, fact("total_bytes"))
     found = {
         "split_tensor_parallel_size": split[0] if split else None,
         "split_pipeline_parallel_size": split[1] if split else None,
-        "lower_gpu_memory_utilization": suggest.lower_utilization(
-            utilization, free, fact("total_bytes")
-        ),
+        "lower_gpu_memory_utilization": lower,
+        "shares_to_try": suggest.shares_to_try(lower),
         "higher_gpu_memory_utilization": suggest.higher_utilization(
             utilization,
             needed - available if needed and available is not None else None,
@@ -148,7 +148,7 @@ def _suggestions(
             share,
         ),
         "longer_max_model_len": suggest.longer_max_model_len(length),
-        "lower_max_num_seqs": suggest.lower_max_num_seqs(sequences),
+        "lower_max_num_seqs": suggest.lower_max_num_seqs(sequences, fact("running")),
         "higher_max_num_seqs": suggest.higher_max_num_seqs(sequences),
         "lower_max_num_batched_tokens": suggest.lower_max_num_batched_tokens(batched, sequences),
         "higher_max_num_batched_tokens": suggest.higher_max_num_batched_tokens(batched),
@@ -162,6 +162,10 @@ def _suggestions(
         "fitting_tensor_parallel_size": suggest.fitting_tensor_parallel_size(
             heads, fact("gpu_count"), parallel, kv_heads
         ),
+        "longer_timeout": suggest.longer_timeout(fact("timeout_s")),
+        "larger_swap_space": suggest.larger_swap_space(number(arguments, "swap_space")),
+        "larger_cpu_cache": suggest.larger_cpu_cache(needed),
+        "fitting_cpu_cache": suggest.fitting_cpu_cache(available),
         "free_port": suggest.free_port(port),
     }
     return {name: value for name, value in found.items() if value is not None}
