@@ -17,11 +17,11 @@ COMMANDS: dict[str, list[str | None]] = {
         f"{DOCKER} --gpu-memory-utilization 0.85 --max-model-len 7344",
         f"{DOCKER} --gpu-memory-utilization 0.9",
     ],
-    # Chunked prefill and prefix caching are to be switched on.
+    # Chunked prefill and prefix caching are to be switched on; 40 requests run, of 256 that may.
     "0_4_3-queue": [
         f"{MODULE} meta-llama/Meta-Llama-3-8B-Instruct --host 10.1.2.3 --port 8080 --enable-chunked-prefill",
         f"{MODULE} meta-llama/Meta-Llama-3-8B-Instruct --host 10.1.2.3 --port 8080 --enable-prefix-caching",
-        f"{MODULE} meta-llama/Meta-Llama-3-8B-Instruct --host 10.1.2.3 --port 8080 --max-num-seqs 128",
+        f"{MODULE} meta-llama/Meta-Llama-3-8B-Instruct --host 10.1.2.3 --port 8080 --max-num-seqs 32",
         f"{MODULE} meta-llama/Meta-Llama-3-8B-Instruct --host 10.1.2.3 --port 8080 --tensor-parallel-size 2",
     ],
     # Both visible cards are in use and one sequence is the least: these two stand last, without a command.

@@ -22,7 +22,7 @@ NAMES = (
     "refused_flag", "refused", "replacement", "replacement_why", "dropped_flag", "dropped_why", "flag_came_with",
     "compute_capability", "reused_prefix_pct", "weights_exceed_card", "held_elsewhere", "rope_factor", "gpu_load", "gpu_memory", "gpu_watched",
     "fitting_lora_rank", "fitting_loras",
-    "pod", "workload", "scheduler", "gpu_make",
+    "pod", "workload", "scheduler", "gpu_make", "master_host", "master_port", "peer_host", "peer_port",
 )  # fmt: skip
 
 _FOLDER = expression(r"(?:/|\.{1,2}/|~|[A-Za-z]:\\)")
@@ -64,6 +64,7 @@ def derived(known: Mapping[str, object], run: Run | None) -> dict[str, str]:
         "held_elsewhere": _elsewhere(known),
         "rope_factor": _rope_factor(known),
     }
+    found.update(_meeting(known, run))
     gpus = visible_gpus(known, run)
     if gpus is not None:
         found["visible_gpus"] = str(gpus)
@@ -73,6 +74,17 @@ def derived(known: Mapping[str, object], run: Run | None) -> dict[str, str]:
     if isinstance(pci, str):
         found["pci_address"] = pci + ".0" if _PCI.fullmatch(pci) else pci
     return {name: value for name, value in found.items() if value}
+
+
+def _meeting(known: Mapping[str, object], run: Run | None) -> dict[str, str]:
+    """The peer that the failing line names; it speaks for the master before what the run says."""
+    peer = {name: str(known[name]) for name in ("host", "port") if known.get(name)}
+    master = run.meeting.told(run.arguments) if run is not None else {}
+    return {
+        **master,
+        **{f"master_{name}": value for name, value in peer.items()},
+        **{f"peer_{name}": value for name, value in peer.items()},
+    }
 
 
 def visible_gpus(known: Mapping[str, object], run: Run | None) -> int | None:

@@ -4,6 +4,7 @@ from vllm_triage.arguments import Value
 from vllm_triage.checkpoints import UNNAMED
 from vllm_triage.echoes import Echo, EchoReader
 from vllm_triage.kinds import Phase
+from vllm_triage.meetings import Meeting
 from vllm_triage.memory import Memory
 from vllm_triage.model import RunInfo
 from vllm_triage.platforms import Platform
@@ -21,6 +22,7 @@ class Run:
         self.container = container
         self.release = Release()
         self.platform = Platform()
+        self.meeting = Meeting()
         self.engine: str | None = None
         self.model: str | None = None
         self.arguments: dict[str, Value] = {}

@@ -255,10 +255,7 @@ class Runs:
             run.echoes.is_waiting or any(words in text for words in _ECHOES)
         ):
             self._echo(run, text)
-        if text.startswith(SIGNS):
-            run.platform.feed(text)
-        elif AMD_DETECTED in text:
-            run.platform.detect_amd()
+        self._surroundings(run, text)
         if " : Using " in text:
             self._interface(run, text)
         if "GPU " in text or "CUDA_VISIBLE_DEVICES" in text:
@@ -341,6 +338,16 @@ class Runs:
         for name, value in found.flags().items():
             run.arguments.setdefault(name, value)
         run.visible_gpus = found.visible_gpus() or run.visible_gpus
+
+    @staticmethod
+    def _surroundings(run: Run, text: str) -> None:
+        """Where it runs, and where its ranks meet."""
+        if text.startswith(SIGNS):
+            run.platform.feed(text)
+        elif AMD_DETECTED in text:
+            run.platform.detect_amd()
+        if "MASTER_" in text or "init_method" in text or "--master" in text:
+            run.meeting.feed(text)
 
     @staticmethod
     def _interface(run: Run, text: str) -> None:

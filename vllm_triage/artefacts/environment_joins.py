@@ -35,11 +35,15 @@ _MAX_NAME = 80
 
 
 def tell(run: Run, observations: Sequence[Observation]) -> None:
-    """Give a run the arguments of its container, and the GPUs that its environment lets it see."""
+    """Give a run the GPUs that its environment lets it see, and where the ranks meet."""
     found = nodes(observations)
     counts = {count for one in found if (count := _devices(one)) is not None}
     if len(found) == 1 and len(counts) == 1:
         run.visible_gpus = run.visible_gpus or counts.pop()
+    for name in ("MASTER_ADDR", "MASTER_PORT"):
+        stated = values_of(name, found)
+        if len(stated) == 1:
+            run.meeting.feed(f"{name}={next(iter(stated))}")
 
 
 def joined(observations: Sequence[Observation], run: Run) -> Iterator[Observation]:
