@@ -8,12 +8,11 @@ from vllm_triage.commands import flags_of, is_flag, server_command, suggested_co
 from vllm_triage.expressions import expression
 from vllm_triage.run import Run
 
-_WORD = r"""(?:[^\s'"|&;<>#]|'[^']*'|"[^"]*")+"""
-_SERVE = expression(
-    rf"(?P<variables>(?:env )?(?:[A-Z][A-Z_0-9]*=(?:{_WORD})? )*)"
-    rf"(?P<start>vllm serve|python -m vllm\.entrypoints\.openai\.api_server --model|\S*vllm\S* --model) (?P<model>(?!-){_WORD})"
-    rf"(?P<flags>(?: (?!#){_WORD})*)(?P<rest>(?: (?:2>&1|[|>#&]).*)?)$"
+_START = expression(
+    r"(vllm serve|python -m vllm\.entrypoints\.openai\.api_server --model|vllm/vllm-openai(?::[\w.-]{1,80})? --model) (?=[^\s-])"
 )
+_OPERATOR = expression(r" (?:2>&1|[|>#&])")
+_ASSIGNED = expression(r"[A-Z][A-Z_0-9]{0,80}=\S*")
 _SHELL = frozenset(("|", "||", "&&", ";", "2>&1", ">", "#"))
 _STARTERS = ("docker", "podman", "nerdctl")
 
@@ -26,26 +25,38 @@ def completed(command: str | None, run: Run | None, change: Mapping[str, str]) -
     own = server_command(run) if run is not None else None
     if command is None or own is None or run is None or "\n" in command:
         return command
-    found = _SERVE.search(command)
+    found = _START.search(command)
     if found is None or command.count("vllm serve") > 1:
         return command
-    shown = f"vllm serve {found['model']}{found['flags']}"
-    flags = flags_of(shown, shlex.split(found["model"])[0])
-    if None in flags.values() or (found["flags"] and not flags):
+    end = _OPERATOR.search(command, found.end())
+    shown, rest = command[found.end() : end and end.start()], command[end.start() :] if end else ""
+    model = shown.partition(" ")[0]
+    flags = flags_of(f"vllm serve {shown}", model)
+    if None in flags.values() or (shown != model and not flags):
         return command
     wanted = {**{flag: text or "" for flag, text in flags.items()}, **change}
     full = suggested_command(run, wanted) or own
     words = shlex.split(full)
-    start = found["start"]
-    if found["model"] != run.model:
+    if model != run.model:
         if words.count(run.model or "") != 1:
             return command
-        full = shlex.join([found["model"] if word == run.model else word for word in words])
-    if start.endswith(" --model") and not start.startswith("python"):
+        full = shlex.join([model if word == run.model else word for word in words])
+    if found[1].startswith("vllm/"):
         # Docker's part is the step's own.
-        return command[: found.end("model")] + _after(words, run.model or "") + found["rest"]
-    started = _with_variables(full, found["variables"])
-    return command if started is None else command[: found.start()] + started + found["rest"]
+        return command[: found.end()] + model + _after(words, run.model or "") + rest
+    head, variables = _cut(command[: found.start()])
+    started = _with_variables(full, variables)
+    return command if started is None else head + started + rest
+
+
+def _cut(head: str) -> tuple[str, str]:
+    """What stands before a server's start, and the variables directly before it."""
+    words = head.split(" ")[:-1]
+    at = len(words)
+    while at and (words[at - 1] == "env" or _ASSIGNED.fullmatch(words[at - 1])):
+        at -= 1
+    before, variables = words[:at], words[at:]
+    return "".join(f"{word} " for word in before), "".join(f"{word} " for word in variables)
 
 
 def _after(words: Sequence[str], model: str) -> str:
