@@ -417,3 +417,84 @@ def test_ctrl_c_prints_what_was_found_and_exits_with_130() -> None:
     assert process.returncode == 130
     assert b"oom.kv_cache" in out
     assert b"Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["kind"], "did you mean vllm-triage kinds?"),
+        (["explan", "oom.load"], "did you mean vllm-triage explain oom.load?"),
+        (["oom.load"], "vllm-triage explain oom.load shows that kind"),
+    ],
+)
+def test_a_command_that_is_nearly_right_is_told(
+    args: list[str], said: str, tmp_path: Path
+) -> None:
+    done = run(*args, cwd=tmp_path)
+
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_file_named_nearly_like_a_command_is_a_log(tmp_path: Path) -> None:
+    (tmp_path / "kind").write_bytes(LOG.read_bytes())
+
+    assert run("kind", cwd=tmp_path).returncode == 1
+    assert "did you mean" not in run("podlog", cwd=tmp_path).stderr
+
+
+@pytest.mark.parametrize(
+    ("release", "said"),
+    [
+        ("0.99", "vLLM 0.99 is newer than 0.33.0, the newest release known here"),
+        ("0.1.0", "vLLM 0.1.0 is older than 0.2.7, the oldest release known here"),
+        ("0.8.4", ""),
+        ("v0.10.2rc1", ""),
+        ("0.33", ""),
+    ],
+)
+def test_steps_of_a_release_that_is_not_known_are_shown_and_told(release: str, said: str) -> None:
+    done = run("explain", "oom.load", "--vllm", release)
+
+    assert done.returncode == 0
+    assert "GPU out of memory" in done.stdout
+    assert done.stderr.count("\n") == (1 if said else 0)
+    assert said in done.stderr
+
+
+@pytest.mark.parametrize("release", ["0.10.2banana", "latest", "0", "0.10.2 and more"])
+def test_what_is_no_release_is_refused(release: str) -> None:
+    done = run("explain", "oom.load", "--vllm", release)
+
+    assert done.returncode == 2
+    assert "not a release" in done.stderr
+
+
+UNMET = """
+[[pattern]]
+name       = "our-storage-layer"
+keywords   = ["STORAGE-17"]
+regex      = 'STORAGE-17 (?P<path>/[^ \\n]+)'
+printed_by = "storage"
+hits       = ["(Worker pid=1) ERROR 05-04 10:00:09 [store.py:1] STORAGE-17: /models/a is offline"]
+misses     = ["INFO STORAGE-18: /models/a is online"]
+"""
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_users_rule_that_misses_its_own_hit_is_told_in_a_run(tmp_path: Path, kept: bool) -> None:
+    path = tmp_path / "rules" / "host" / "permission.toml"
+    path.parent.mkdir(parents=True)
+    path.write_text(UNMET)
+    env = {"XDG_CACHE_HOME": str(tmp_path), "VLLM_TRIAGE_NO_CACHE": "" if kept else "1"}
+    said = f"host/permission.toml: our-storage-layer misses a hit of its own; vllm-triage check-rules {tmp_path}/rules says why"
+
+    for _ in range(2):
+        done = run("--rules", tmp_path / "rules", LOG, env=env)
+        assert done.stderr == f"vllm-triage: {said}\n"
+        assert done.returncode == 1
+    assert said in run("filter", "--rules", tmp_path / "rules", stdin=b"a\n", env=env).stderr
+
+    path.write_text(UNMET.replace("STORAGE-17 (", "STORAGE-17: ("))
+    assert run("--rules", tmp_path / "rules", LOG, env=env).stderr == ""

@@ -268,7 +268,8 @@ def test_old_ones_go(home: Path, rules: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_what_is_kept_is_json(home: Path, rules: Path) -> None:
     load(rules)
     (path,) = kept(home)
-    said, asked = json.loads(path.read_text("utf-8").partition("\n")[2])
+    said, asked, unmet = json.loads(path.read_text("utf-8").partition("\n")[2])
 
     assert said["host/permission.toml"]["pattern"][0]["confidence"] == "likely"
     assert [*asked.values()] == [[["frobnicator ", " is lost"]]]
+    assert unmet == []

@@ -6,7 +6,16 @@ from vllm_triage.run import Run
 from vllm_triage.runs import Runs, is_idle_talk
 
 BANNER = "(APIServer pid=1) INFO 01-02 03:04:05 [api_server.py:1] vLLM API server version 0.10.2"
-PASSING = {"first_seen", "last_seen", "lines", "release", "memory", "echoes"}
+PASSING = {
+    "first_seen",
+    "last_seen",
+    "lines",
+    "release",
+    "memory",
+    "echoes",
+    "platform",
+    "meeting",
+}
 
 
 def facts(run: Run) -> dict[str, object]:

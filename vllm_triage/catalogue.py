@@ -39,6 +39,8 @@ class Catalogue(NamedTuple):
     topics: Mapping[str, Topic]
     prefilter: Mapping[str, Ways] = {}
     """What a text must hold for a user's regex to match it."""
+    unmet: tuple[str, ...] = ()
+    """A sentence for each folder of a user's with patterns that miss their own hits."""
 
 
 def files(root: Path) -> list[Path]:
@@ -175,9 +177,17 @@ def load(
         rules.update(base.rules)
         topics.update(base.topics)
     prefilter: dict[str, Ways] = {}
+    unmet: list[str] = []
     for root in [*installed.folders(), *environment, *extra]:
-        prefilter |= _add(rules, topics, root)
-    return Catalogue(resolved(rules, thresholds), topics, prefilter)
+        known = _add(rules, topics, root)
+        prefilter |= known.prefilter
+        if known.unmet:
+            others = f" and {len(known.unmet) - 1} more" if len(known.unmet) > 1 else ""
+            does = "miss" if others else "misses"
+            unmet.append(
+                f"{known.unmet[0]}{others} {does} a hit of its own; vllm-triage check-rules {root} says why"
+            )
+    return Catalogue(resolved(rules, thresholds), topics, prefilter, tuple(unmet))
 
 
 @cache
@@ -198,8 +208,8 @@ def built_in() -> Catalogue:
     return Catalogue(rules, topics)
 
 
-def _add(rules: dict[Kind, Rule], topics: dict[str, Topic], root: Path) -> Mapping[str, Ways]:
-    """Add what a folder's files say; give what a text must hold for a user's regexes to match it."""
+def _add(rules: dict[Kind, Rule], topics: dict[str, Topic], root: Path) -> rule_cache.Known:
+    """Add what a folder's files say; give what is known of them."""
     contents = {path.relative_to(root).as_posix(): _content(path, root) for path in files(root)}
     known = None if root == folder() else rule_cache.read(contents)
     if known is None:
@@ -214,11 +224,11 @@ def _add(rules: dict[Kind, Rule], topics: dict[str, Topic], root: Path) -> Mappi
             continue
         named = Kind(kind)
         rules[named] = entry.extended(rules[named]) if isinstance(entry, Extension) else entry
-    return known.prefilter
+    return known
 
 
 def _known(contents: rule_cache.Contents, root: Path) -> rule_cache.Known:
-    known = rule_cache.Known({}, {})
+    known = rule_cache.Known({}, {}, [])
     for name, said in contents.items():
         path = root / name
         data = known.files[name] = _checked(path, root, said)
@@ -228,6 +238,9 @@ def _known(contents: rule_cache.Contents, root: Path) -> rule_cache.Known:
             from vllm_triage.necessary import necessary
 
             known.prefilter.update({one.regex: necessary(one.regex) for one in entry.pattern})
+            from vllm_triage.proofs import unmet
+
+            known.unmet.extend(f"{name}: {one}" for one in unmet(entry.pattern))
     return known
 
 

@@ -115,6 +115,7 @@ def triage_command(
             interrupted=lambda: interrupts.append(signal.SIGINT),
             jobs=min(_cpus(), _MAX_JOBS) if jobs is None else jobs,
             thresholds=parsed(thresholds),
+            warn=lambda text: _complain(f"{NAME}: {text}"),
         )
     _check_steps(report, numbers)
     content = _rendered(report, form, every=every, color=color, to_file=output is not None)

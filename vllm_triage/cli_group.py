@@ -1,15 +1,21 @@
 """The command's subcommands, imported when they are asked for, and the one that needs no name."""
 
+import os
+import shlex
+from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 import click
+
+from vllm_triage.kinds import Kind
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 NAME = "vllm-triage"
 DEFAULT = "triage "
+_ALIKE = 0.7
 # Each is imported when it is asked for: most calls are for none of them.
 _COMMANDS = {
     "explain": "cli_pages",
@@ -48,9 +54,30 @@ class Group(click.Group):
         """Put in the name of the one that is not named."""
         if ctx.resilient_parsing and not args:
             return super().parse_args(ctx, args)
+        if args and args[0] not in _COMMANDS:
+            self._hint(args)
         if not args or (args[0] not in _COMMANDS and args[0] not in ("-h", "--help", "--version")):
             args = [DEFAULT, *args]
         return super().parse_args(ctx, args)
+
+    @staticmethod
+    def _hint(args: Sequence[str]) -> None:
+        """Say what was meant where the first word is nearly a subcommand, or a kind, and no word is a file."""
+        name = args[0]
+        if not name.replace("-", "").replace(".", "").replace("_", "").isalpha() or name[0] == "-":
+            return
+        if any(os.path.exists(one) for one in args):  # noqa: PTH110
+            return
+        if name in tuple(Kind):
+            message = f"{name}: no such file; {NAME} explain {name} shows that kind"
+            raise click.UsageError(message)
+        import difflib
+
+        near = difflib.get_close_matches(name, _COMMANDS, 1, _ALIKE)
+        if near:
+            rest = " ".join(shlex.quote(one) for one in args[1:])
+            message = f"{name}: neither a command nor a file; did you mean {NAME} {near[0]}{' ' if rest else ''}{rest}?"
+            raise click.UsageError(message)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
         """Subcommands, options and files."""

@@ -5,16 +5,21 @@ from pathlib import Path
 
 import click
 
-from vllm_triage import versions
+from vllm_triage import flags, versions
 from vllm_triage.catalogue import load
+from vllm_triage.cli_group import NAME
 from vllm_triage.cli_options import HELP, rules_option, thresholds_option
 from vllm_triage.contract import Report
+from vllm_triage.expressions import expression
 from vllm_triage.reports.explain import explain
 from vllm_triage.reports.kinds import kinds, kinds_page
 from vllm_triage.rule_check import check
 from vllm_triage.thresholds import parsed
 
 _FAILED = 2
+_RELEASE = expression(
+    r"v?\d{1,4}\.\d{1,4}(?:\.\d{1,4})?(?:\.?(?:post|rc|dev|a|b)\d{1,6})*(?:[+-][\w.+-]{1,60})?"
+)
 
 
 def _names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -38,12 +43,26 @@ def explain_command(
 ) -> int:
     """Show what a kind means and its steps, or a reference topic."""
     for release in vllm:
-        if versions.parse(release) is None:
+        if _RELEASE.fullmatch(release) is None:
             message = f"--vllm {release}: not a release; write it as 0.10.2"
             raise click.UsageError(message)
     catalogue = load(rules, thresholds=parsed(thresholds))
+    for release in vllm:
+        note = _unknown(release)
+        if note is not None:
+            click.echo(f"{NAME}: {note}", err=True)
     click.echo(explain(name, catalogue, tuple(dict.fromkeys(vllm))), nl=False)
     return 0
+
+
+def _unknown(release: str) -> str | None:
+    """Half a line on a release beyond those whose flags were read."""
+    known = flags.releases()
+    if not versions.holds(release, None, known[-1]):
+        return f"vLLM {release} is newer than {known[-1]}, the newest release known here; the steps are those for {known[-1]}"
+    if not versions.holds(release, known[0], None):
+        return f"vLLM {release} is older than {known[0]}, the oldest release known here"
+    return None
 
 
 @click.command("kinds", context_settings=HELP)

@@ -165,6 +165,8 @@ def filter_command(
         "<stdin>", rules=rules, redact=not no_redact, message_keys=message_keys, max_runs=64
     )
     scanner.forgets_past_runs = True
+    for text in scanner.catalogue.unmet:
+        warn(text)
     aside: list[Callable[[bytes], None]] = []
     render = rendered(form, Context(service=service(), has_files=False))
     tell = _sink(incidents, render, aside)

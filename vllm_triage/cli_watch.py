@@ -146,6 +146,8 @@ def watch_command(
         message = "standard input is for the filter: journalctl -fu vllm | vllm-triage filter"
         raise click.UsageError(message)
     scanner = Scanner(rules=rules, redact=not no_redact)
+    for text in scanner.catalogue.unmet:
+        warn(text)
     hook = Hook(command, warn, most=exec_most, timeout_s=exec_timeout) if command else None
     metrics = MetricsFile(metrics_file, warn) if metrics_file else nowhere
     show = _printer(form)

@@ -54,18 +54,21 @@ def triage_paths(
     jobs: int = 1,
     stdin: IO[bytes] | None = None,
     thresholds: Mapping[str, float | str] | None = None,
+    warn: Callable[[str], None] | None = None,
 ) -> Report:
     """Triage files, folders, globs and `-` for standard input as one deployment.
 
     `progress` gets the bytes read so far. With `interrupted` a KeyboardInterrupt ends the
     reading, calls it, and the report tells what was found so far. Plain files over 64 MiB are
     read by `jobs` processes, where the system can fork. `stdin` is read in the place of standard input.
+    `warn` gets a sentence for each folder with patterns that miss their own hits.
 
     An input that cannot be read appears as a source with a `problem`.
     Raises SourceError when none can be read, RuleError when a rule folder is wrong,
     TriageError for a threshold that is none.
     """
     catalogue = load(rules, thresholds=thresholds)
+    _tell(catalogue.unmet, warn)
     expanded = expand(names)
     scanner = Scanner(redact=redact, catalogue=catalogue)
     evidence = Evidence(catalogue)
@@ -104,6 +107,13 @@ def triage_paths(
         scanner.sources.append(Source(name=text.partition(": ")[0], problem=text))
     scanner.judge(evidence)
     return scanner.report(apply_steps=apply_steps)
+
+
+def _tell(texts: Sequence[str], warn: Callable[[str], None] | None) -> None:
+    if warn is None:
+        return
+    for text in texts:
+        warn(text)
 
 
 def _opened(path: Path | None, stdin: IO[bytes] | None, problems: list[str]) -> Reader | None:

@@ -16,10 +16,10 @@ from vllm_triage.versions import __version__
 
 OFF_VARIABLE = "VLLM_TRIAGE_NO_CACHE"
 _MAX_KEPT = 32
-_FORMAT = 1
+_FORMAT = 2
 # A checkout's change in what is checked.
 _CHECKS = (
-    "kinds.py", "rules.py", "rule_files.py", "catalogue.py", "templates.py", "necessary.py", "syntax.py",
+    "kinds.py", "rules.py", "rule_files.py", "catalogue.py", "templates.py", "necessary.py", "syntax.py", "proofs.py",
 )  # fmt: skip
 
 Contents = Mapping[str, bytes]
@@ -33,6 +33,8 @@ class Known(NamedTuple):
     """What each of them says, as plain data that has been checked."""
     prefilter: dict[str, Ways]
     """What a text must hold for a regex of theirs to match it."""
+    unmet: list[str]
+    """The patterns that miss their own hits, each with its file."""
 
 
 def folder() -> Path | None:
@@ -62,13 +64,13 @@ def read(contents: Contents) -> Known | None:
             return None
         import json
 
-        said, asked = json.loads(body)
+        said, asked, unmet = json.loads(body)
         if [*said] != [*contents]:
             return None
         prefilter = {text: tuple(map(tuple, ways)) for text, ways in asked.items()}
     except (OSError, ValueError, TypeError, AttributeError, RecursionError):
         return None
-    return Known(said, prefilter)
+    return Known(said, prefilter, [str(one) for one in unmet])
 
 
 def write(contents: Contents, known: Known) -> None:
