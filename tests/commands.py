@@ -21,7 +21,7 @@ PROGRAMS: dict[str, str] = {
                      "ufw", "update-ca-certificates"), "the operating system"),
     **dict.fromkeys(("kubectl", "docker", "podman", "sacct", "sbatch", "scontrol", "sinfo", "squeue"), "containers and schedulers"),
     **dict.fromkeys(("aws", "gcloud"), "the command lines of buckets that models lie in"),
-    **dict.fromkeys(("git", "gh", "pip", "python", "python3", "pytest", "coverage", "pre-commit", "torchrun", "ray", "lm_eval",
+    **dict.fromkeys(("git", "gh", "pip", "python", "python3", "pytest", "coverage", "pre-commit", "torchrun", "ray", "lm_eval", "jq",
                      "py-spy"), "development and Python packages"),
     "fresh/bin/pip": "a fresh environment's pip", ".venv/bin/pip": "this project's environment",
     ".venv/bin/python": "this project's environment", ".venv/bin/pytest": "this project's environment",

@@ -1,5 +1,8 @@
 """What the README shows is what a reader gets."""
 
+import json
+import shutil
+import subprocess
 import tomllib
 from pathlib import Path
 
@@ -36,6 +39,22 @@ def test_the_python_examples_run(
     for example in regex.findall(r"```python\n(.*?)```", README, flags=regex.DOTALL):
         exec(compile(example, "README.md", "exec"), {})
         assert "oom.kv_cache" in capsys.readouterr().out
+
+
+def test_the_jq_example_prints_each_kind_with_its_first_step() -> None:
+    (filtered,) = regex.findall(r"--format json \| jq -r '([^']+)'", README)
+    log = FIXTURES / "oom" / "kv-cache-too-small.log"
+    report = run(log, "--format", "json").stdout
+    expected = [
+        f"{one['kind']}: {one['fix_steps'][0]['command'] or one['fix_steps'][0]['do']}"
+        for one in json.loads(report)["incidents"]
+    ]
+
+    assert [row.partition(":")[0] for row in expected] == ["oom.kv_cache", "engine.dead"]
+    if shutil.which("jq") is None:
+        pytest.skip("jq is not installed")
+    done = subprocess.run(["jq", "-r", filtered], input=report, capture_output=True, text=True, check=True)  # fmt: skip
+    assert done.stdout.splitlines() == expected
 
 
 def test_the_page_of_kinds_is_the_catalogue() -> None:

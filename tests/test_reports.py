@@ -1,6 +1,7 @@
 """What each format shows and what it keeps out."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -103,3 +104,22 @@ def test_the_suggested_command_differs_only_in_the_step(report: Report) -> None:
 
 def test_clean_takes_what_moves_the_cursor() -> None:
     assert clean("a\x1b[2Jb\u202ec\td\x9b") == "a\ufffd[2Jb\ufffdc d\ufffd"
+
+
+def test_several_logs_are_said_to_be_read_as_one_deployment(tmp_path: Path) -> None:
+    logs = []
+    for name in ("node0.log", "node1.log"):
+        logs.append(tmp_path / name)
+        logs[-1].write_bytes((FIXTURES / "oom" / "kv-cache-too-small.log").read_bytes())
+
+    said = f"Read as one deployment: {logs[0]}, {logs[1]}. If they are not, triage each alone."
+    assert said in " ".join(text.render(triage(logs)).split())
+    assert "one deployment" not in text.render(triage(logs[0]))
+
+
+def test_what_lies_beside_a_log_is_no_second_log(tmp_path: Path) -> None:
+    log, listing = tmp_path / "pod.log", tmp_path / "gpus.csv"
+    log.write_bytes((FIXTURES / "oom" / "kv-cache-too-small.log").read_bytes())
+    listing.write_text("name, memory.total [MiB]\nNVIDIA L4, 23034 MiB\n")
+
+    assert "one deployment" not in text.render(triage([log, listing]))

@@ -118,7 +118,7 @@ def _compared(heading: str, entry: Rule | Topic, releases: Sequence[str]) -> str
         if all(written is None for _, written in rows):
             continue
         number += 1
-        mark = f" [documented{f' as {fix.documented_as}' if fix.documented_as else ''}]" if fix.documented else ""  # fmt: skip
+        mark = f" [documented{f', often given as {fix.documented_as}' if fix.documented_as else ''}]" if fix.documented else ""  # fmt: skip
         out += _para(f"{_plain(fix.do)}{mark}", f"{number:>3}. ", "     ")
         out += _side_by_side(rows, "       ")
         if fix.why:
@@ -171,7 +171,7 @@ def _steps(rendered: Sequence[FixStep]) -> list[str]:
         if step.command:
             out.append(f"       {step.command}")
         if step.documented_as:
-            out += _para(f"documented as: {step.documented_as}", "     ", "       ")
+            out += _para(f"often given as: {step.documented_as}", "     ", "       ")
         if step.why:
             out += _para(f"({step.why})".replace("`", ""), "     ", "      ")
     return out

@@ -10,7 +10,7 @@ from vllm_triage.commands import has_change
 from vllm_triage.completed import difference
 from vllm_triage.expressions import expression
 from vllm_triage.kinds import Confidence, Phase, Role, Severity
-from vllm_triage.model import Evidence, FixStep, Incident, Report, RunInfo
+from vllm_triage.model import Evidence, FixStep, Incident, Report, RunInfo, Source
 from vllm_triage.numbers import whole
 from vllm_triage.reports.budget import heading, rows
 from vllm_triage.reports.clean import clean, inert, located
@@ -68,6 +68,7 @@ def render(report: Report, *, width: int = 80, colour: bool = False, every: bool
             ]
     else:
         out += _others(page, report, root, others)
+    out += _together(page, report)
     out += _more(page, root, hidden=0 if every else len(others))
     out += _problems(report, page)
     return inert("\n".join(out)) + "\n"
@@ -78,10 +79,7 @@ def _nothing(report: Report, page: _Page) -> list[str]:
     # Of a file that could not be read in full the problem says more.
     whole = [source for source in report.sources if source.problem is None]
     sources = whole or [source for source in report.sources if source.lines]
-    read = [f"{one.name} ({one.format})" if one.format in _BESIDE else one.name for one in sources]
-    names = ", ".join(read[:_MAX_NAMES]) or "the input"
-    if len(read) > _MAX_NAMES:
-        names += f" and {len(read) - _MAX_NAMES} more"
+    names = _names(sources) or "the input"
     out = page.wrapped(f"No incident found in {counted(count, 'line')} of {names}.", "")
     if count == 0:
         return [*out, "The input is empty: is it the right file?"]
@@ -96,6 +94,22 @@ def _nothing(report: Report, page: _Page) -> list[str]:
         "every process, or run it with VLLM_LOGGING_LEVEL=DEBUG."
     )
     return [*out, *page.wrapped(hint, "")]
+
+
+def _names(sources: Sequence[Source]) -> str:
+    read = [f"{one.name} ({one.format})" if one.format in _BESIDE else one.name for one in sources]
+    more = f" and {len(read) - _MAX_NAMES} more" if len(read) > _MAX_NAMES else ""
+    return ", ".join(read[:_MAX_NAMES]) + more
+
+
+def _together(page: _Page, report: Report) -> list[str]:
+    """Of several logs, that they were taken for one deployment's: what one says explains the other."""
+    read = [source for source in report.sources if source.problem is None and source.lines]
+    known = [one.name for one in FORMATS]
+    if len([source for source in read if source.format not in known]) < 2:
+        return []
+    text = f"Read as one deployment: {_names(read)}. If they are not, triage each alone."
+    return ["", *page.wrapped(text, "")]
 
 
 def _problems(report: Report, page: _Page) -> list[str]:
@@ -252,11 +266,8 @@ def _step(page: _Page, step: FixStep, run: RunInfo | None) -> list[str]:
         own = run.command if run is not None else None
         short = difference(step.command, own) if own else None
         out += _command(page, short or step.command, " " * 7)
-    note = step.why
-    if step.documented_as and step.documented_as not in f"{step.command} {step.do}":
-        note = f"documented as {step.documented_as}" + (f"; {note}" if note else "")
-    if note:
-        out += [page.paint(row, "2") for row in page.wrapped(f"({_plain(note)})", " " * 5)]
+    if step.why:
+        out += [page.paint(row, "2") for row in page.wrapped(f"({_plain(step.why)})", " " * 5)]
     return out
 
 
