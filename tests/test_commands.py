@@ -39,7 +39,7 @@ TYPICAL: Mapping[str, str] = {
     "download": "org/name-7b", "config_path": "/srv/models/a/config.json", "quantization": "awq", "flag_name": "hf-overrides",
     "replacement": "--max-model-len 512", "module_package": "timm", "pci_address": "0000:b3:00.0",
     "higher_tensor_parallel_size": "8", "longer_max_model_len": "65536", "split_tensor_parallel_size": "4", "split_pipeline_parallel_size": "2", "lower_max_num_batched_tokens": "1024",
-    "higher_max_num_batched_tokens": "32768", "master_host": "10.0.0.1", "master_port": "29501", "peer_host": "10.0.0.8", "peer_port": "5601", "pod": "vllm-7d9f6c5b8-x2x4q -n llm", "workload": "deployment/vllm -n llm",
+    "higher_max_num_batched_tokens": "32768", "master_host": "10.0.0.1", "master_port": "29501", "peer_host": "10.0.0.8", "peer_port": "5601", "pod": "vllm-7d9f6c5b8-x2x4q -n llm", "workload": "deployment/vllm -n llm", "namespace": "llm",
     "fitting_lora_rank": "64", "fitting_loras": "3", "variable": "HCCL_CONNECT_TIMEOUT", "address": "huggingface.co", "url": "https://huggingface.co",
 }  # fmt: skip
 

@@ -49,6 +49,12 @@ def test_a_flag_that_a_step_removes_is_not_there() -> None:
     assert completed("vllm serve org/name", run, {"--enforce-eager": "-"}) == SERVE
 
 
+def test_a_step_sets_no_more_than_its_change() -> None:
+    step = "vllm serve org/name --host 0.0.0.0 --port 8001"
+
+    assert completed(step, run_of(SERVE), {"--port": "8001"}) == SERVE + " --port 8001"
+
+
 @pytest.mark.parametrize(
     "step",
     [

@@ -206,3 +206,23 @@ def test_gpus_of_nvidia_keep_theirs(tmp_path: Path, line: str) -> None:
     found = list(commands(triage(written(tmp_path, pod__log=line + HIP.replace("HIP", "CUDA")))))
 
     assert any(one.startswith("nvidia-smi") for one in found)
+
+
+def test_the_cards_that_hold_the_weights_are_of_the_make_in_the_log(tmp_path: Path) -> None:
+    rows = "INFO 05-04 10:00:00 [utils.py:1] non-default args: {'model_tag': 'org/name-235B'}\n"
+    shown = [triage(written(tmp_path, pod__log=rows + line)).root for line in (HIP, HIP.replace("HIP", "CUDA"))]  # fmt: skip
+
+    assert all(root is not None and root.cards is not None for root in shown)
+    amd, nvidia = (root.cards or "" for root in shown if root is not None)
+    assert "4x MI300X 192 GB" in amd
+    assert "A100" not in amd
+    assert "MI300X" not in nvidia
+
+
+def test_a_pod_gets_its_token_from_a_secret(tmp_path: Path) -> None:
+    refused = "OSError: You are trying to access a gated repo.\nMake sure to have access to it at https://huggingface.co/org/name.\n401 Client Error. (Request ID: Root=1-a)\n"
+    report = triage(written(tmp_path, pod__log=refused, describe__txt=DESCRIPTION))
+
+    found = [one for one in commands(report) if "hub-token" in one]
+    assert found == ["kubectl create secret generic hub-token --from-literal=HF_TOKEN=$HF_TOKEN -n llm; kubectl set env deployment/chat -n llm --from=secret/hub-token"]  # fmt: skip
+    assert not any("docker run" in one for one in commands(report))

@@ -9,6 +9,7 @@ from vllm_triage.tables import table
 # What vLLM may use of a card by default; the rest is for CUDA itself.
 _SHARE = 0.9
 _FOUR_BITS = 0.5
+NVIDIA = "nvidia"
 _WIDTHS = {4.0: "32 bits", 2.0: "16 bits", 1.0: "8 bits", 0.5: "4 bits", 0.25: "2 bits"}
 
 
@@ -21,9 +22,9 @@ class Card(NamedTuple):
 
 
 @cache
-def known_cards() -> tuple[Card, ...]:
-    """The cards of `patterns/cards.toml`, smallest first."""
-    cards = table("cards")["card"]
+def known_cards(make: str = NVIDIA) -> tuple[Card, ...]:
+    """The cards of a make in `patterns/cards.toml`, smallest first."""
+    cards = [one for one in table("cards")["card"] if one.get("make", NVIDIA) == make]
     return tuple(Card(one["name"], one["gigabytes"], one["most"]) for one in cards)
 
 
@@ -53,8 +54,8 @@ def holding(weights_bytes: float, cards: Sequence[Card]) -> tuple[tuple[int, Car
     return tuple(out[-2:])
 
 
-def sentence(weights_bytes: float | None, width: float | None) -> str | None:
-    """Which cards hold weights of a number of bytes, at a width in bytes per parameter.
+def sentence(weights_bytes: float | None, width: float | None, make: str = NVIDIA) -> str | None:
+    """Which cards of a make hold weights of a number of bytes, at a width in bytes per parameter.
 
     Wider than four bits also what they take as AWQ or GPTQ: weights * 0.5 / width.
     None when the bytes are not known.
@@ -62,12 +63,10 @@ def sentence(weights_bytes: float | None, width: float | None) -> str | None:
     if not weights_bytes or weights_bytes < 0:
         return None
     how = f" in {_WIDTHS[width]}" if width in _WIDTHS else ""
-    text = (
-        f"The weights alone need about {_gigabytes(weights_bytes)}{how}: {_named(weights_bytes)}"
-    )
+    text = f"The weights alone need about {_gigabytes(weights_bytes)}{how}: {_named(weights_bytes, make)}"
     if width is not None and width > _FOUR_BITS:
         smaller = weights_bytes * _FOUR_BITS / width
-        text += f"; as AWQ or GPTQ about {_gigabytes(smaller)}: {_named(smaller)}"
+        text += f"; as AWQ or GPTQ about {_gigabytes(smaller)}: {_named(smaller, make)}"
     return text + "."
 
 
@@ -76,8 +75,8 @@ def _gigabytes(size: float) -> str:
     return f"{number:.0f} GB" if number >= 10 else f"{number:.1f} GB"
 
 
-def _named(weights_bytes: float) -> str:
-    cards = known_cards()
+def _named(weights_bytes: float, make: str) -> str:
+    cards = known_cards(make)
     found = holding(weights_bytes, cards)
     if not found:
         return f"more than {cards[-1].most}x {cards[-1].name}"

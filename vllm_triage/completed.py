@@ -34,7 +34,8 @@ def completed(command: str | None, run: Run | None, change: Mapping[str, str]) -
     flags = flags_of(f"vllm serve {shown}", model)
     if None in flags.values() or (shown != model and not flags):
         return command
-    wanted = {**{flag: text or "" for flag, text in flags.items()}, **change}
+    # A step's change is what its own command in the report has too.
+    wanted = change or {flag: text or "" for flag, text in flags.items()}
     full = suggested_command(run, wanted) or own
     words = shlex.split(full)
     if model != run.model:

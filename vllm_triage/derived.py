@@ -22,7 +22,7 @@ NAMES = (
     "refused_flag", "refused", "replacement", "replacement_why", "dropped_flag", "dropped_why", "flag_came_with",
     "compute_capability", "reused_prefix_pct", "weights_exceed_card", "held_elsewhere", "rope_factor", "gpu_load", "gpu_memory", "gpu_watched",
     "fitting_lora_rank", "fitting_loras",
-    "pod", "workload", "scheduler", "gpu_make", "master_host", "master_port", "peer_host", "peer_port",
+    "pod", "workload", "namespace", "scheduler", "gpu_make", "master_host", "master_port", "peer_host", "peer_port",
 )  # fmt: skip
 
 _FOLDER = expression(r"(?:/|\.{1,2}/|~|[A-Za-z]:\\)")

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from math import prod
 
-from vllm_triage import cards, checkpoints, templates, weights
+from vllm_triage import cards, checkpoints, platforms, templates, weights
 from vllm_triage.arguments import number
 from vllm_triage.catalogue import Catalogue
 from vllm_triage.causes import order
@@ -199,7 +199,8 @@ def _cards(group: Group) -> str | None:
     if measured is not None and (named is None or not 0.67 < measured / named < 1.5):
         # A local folder may hold weights of any width.
         width = None
-    return cards.sentence(measured or named, width)
+    make = platforms.values(run.platform, group.lines).get("gpu_make", cards.NVIDIA)
+    return cards.sentence(measured or named, width, make)
 
 
 def _measured_weights(run: Run) -> float | None:

@@ -139,6 +139,8 @@ def values(platform: Platform | None, lines: Iterable[Line]) -> dict[str, str]:
     if found is not None:
         place = f" -n {found.namespace}" if found.namespace else ""
         out["scheduler"] = "kubernetes"
+        if found.namespace:
+            out["namespace"] = found.namespace
         if found.name:
             out["pod"] = found.name + place
         if found.workload:
