@@ -226,3 +226,18 @@ def test_a_pod_gets_its_token_from_a_secret(tmp_path: Path) -> None:
     found = [one for one in commands(report) if "hub-token" in one]
     assert found == ["kubectl create secret generic hub-token --from-literal=HF_TOKEN=$HF_TOKEN -n llm; kubectl set env deployment/chat -n llm --from=secret/hub-token"]  # fmt: skip
     assert not any("docker run" in one for one in commands(report))
+
+
+def test_a_container_gets_the_commands_of_docker(tmp_path: Path) -> None:
+    started = "$ docker run -d --gpus all vllm/vllm-openai:v0.10.2 --model org/name --port 8080\n"
+    found = list(commands(triage(written(tmp_path, pod__log=started + DEAD))))
+
+    assert "docker logs CONTAINER 2>&1 | vllm-triage" in found
+    assert "docker run -e VLLM_LOGGING_LEVEL=DEBUG --gpus all vllm/vllm-openai:v0.10.2 --model org/name --port 8080 2>&1 | tee vllm.log" in found  # fmt: skip
+    assert not any(one.startswith("kubectl") for one in found)
+
+
+def test_a_compose_log_gets_the_commands_of_docker(tmp_path: Path) -> None:
+    found = list(commands(triage(written(tmp_path, pod__log="vllm-1  | " + DEAD))))
+
+    assert "docker logs CONTAINER 2>&1 | vllm-triage" in found

@@ -6,6 +6,7 @@ from itertools import takewhile
 
 from vllm_triage.commands import flags_of, is_flag, server_command, suggested_command
 from vllm_triage.expressions import expression
+from vllm_triage.platforms import CONTAINER_TOOLS
 from vllm_triage.run import Run
 
 _START = expression(
@@ -14,7 +15,6 @@ _START = expression(
 _OPERATOR = expression(r" (?:2>&1|[|>#&])")
 _ASSIGNED = expression(r"[A-Z][A-Z_0-9]{0,80}=\S*")
 _SHELL = frozenset(("|", "||", "&&", ";", "2>&1", ">", "#"))
-_STARTERS = ("docker", "podman", "nerdctl")
 
 
 def completed(command: str | None, run: Run | None, change: Mapping[str, str]) -> str | None:
@@ -46,6 +46,9 @@ def completed(command: str | None, run: Run | None, change: Mapping[str, str]) -
         # Docker's part is the step's own.
         return command[: found.end()] + model + _after(words, run.model or "") + rest
     head, variables = _cut(command[: found.start()])
+    if rest and words[0] in CONTAINER_TOOLS:
+        # What a detached container prints goes through no pipe.
+        full = full.replace(" -d ", " ", 1).replace(" --detach ", " ", 1)
     started = _with_variables(full, variables)
     return command if started is None else head + started + rest
 
@@ -72,7 +75,7 @@ def _with_variables(full: str, variables: str) -> str | None:
     if not variables:
         return full
     starter, _, rest = full.partition(" run ")
-    if starter.split()[-1:] and starter.split()[-1] in (*_STARTERS, "container"):
+    if starter.split()[-1:] and starter.split()[-1] in (*CONTAINER_TOOLS, "container"):
         given = [word for word in shlex.split(variables) if word != "env"]
         return f"{starter} run {' '.join(f'-e {word}' for word in given)} {rest}"
     names = {word.partition("=")[0] for word in shlex.split(variables)}

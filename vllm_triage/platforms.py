@@ -32,6 +32,8 @@ _FILES = (
 )
 _SLURM_FILE = expression(r"(?:^|/)slurm-\d{1,12}(?:_\d{1,9})?\.out(?:\.\w{1,4})?$")
 _SLURM_LINE = expression(r"\s{0,80}(?:srun|slurmstepd|salloc|sbatch): ")
+# docker compose logs.
+_COMPOSE_LINE = expression(r"[a-z0-9][\w.-]{0,80} +\| ")
 _AMD = expression(
     r"\bHIP (?:out of memory|error)|\bhip[A-Z]\w{2,40}|/rocm|\+rocm\d|\brocBLAS\b|\bamdgpu\b"
 )
@@ -41,6 +43,7 @@ SIGNS = (
     "#SBATCH ", "SLURM_", "export SLURM_", "ROCM used to build PyTorch: ", "GPU models and configuration: ", "GPU 0: AMD ",
 )  # fmt: skip
 """How the lines begin of which one is to be told to a platform."""
+CONTAINER_TOOLS = ("docker", "podman", "nerdctl")
 AMD_DETECTED = "detected platform rocm"
 
 
@@ -125,9 +128,12 @@ class Platform:
             self.add(pod(known["Name"], known["Namespace"], known.get("Controlled By", "")))
 
 
-def values(platform: Platform | None, lines: Iterable[Line]) -> dict[str, str]:
+def values(
+    platform: Platform | None, lines: Iterable[Line], starter: str | None = None
+) -> dict[str, str]:
     """What placeholders and conditions may take of a platform, and of an incident's own lines.
 
+    `starter` is the program that the log shows starting the server, such as `docker`.
     `pod` and `workload` are followed by their namespace, as kubectl takes them.
     """
     shown = list(lines)
@@ -147,6 +153,8 @@ def values(platform: Platform | None, lines: Iterable[Line]) -> dict[str, str]:
             out["workload"] = found.workload + place
     elif (platform is not None and platform.is_slurm) or any(map(_is_of_slurm, shown)):
         out["scheduler"] = "slurm"
+    elif starter in CONTAINER_TOOLS or any(_COMPOSE_LINE.match(line.raw) for line in shown):
+        out["scheduler"] = "docker"
     if (platform is not None and platform.is_amd) or any(_AMD.search(line.raw) for line in shown):
         out["gpu_make"] = "amd"
     return out

@@ -48,7 +48,10 @@ def values_of(
         out["search_words"] = words
     out["server_url"] = _server_url(arguments, out.get("port"))
     out.update(derived(known, run))
-    out.update(platforms.values(run.platform if run else None, lines))
+    echo = run.echo if run is not None else None
+    out.update(
+        platforms.values(run.platform if run else None, lines, echo.words[0] if echo else None)
+    )
     out.update(_suggestions(known, run, processes))
     return out
 
