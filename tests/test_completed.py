@@ -49,6 +49,19 @@ def test_a_flag_that_a_step_removes_is_not_there() -> None:
     assert completed("vllm serve org/name", run, {"--enforce-eager": "-"}) == SERVE
 
 
+@pytest.mark.parametrize(
+    "step",
+    [
+        """vllm serve org/name --api-key 'a # b'""",
+        """vllm serve org/name --api-key "a | b" --port 8001""",
+        "vllm serve org/name --api-key 'x",
+        "A='x vllm serve org/name --port 8001",
+    ],
+)
+def test_a_step_with_quotes_that_a_shell_would_read_otherwise_stays_as_it_is(step: str) -> None:
+    assert completed(step, run_of(SERVE), {}) == step
+
+
 def test_a_step_sets_no_more_than_its_change() -> None:
     step = "vllm serve org/name --host 0.0.0.0 --port 8001"
 

@@ -15,12 +15,15 @@ from vllm_triage.reports.explain import explain
 _LEFT = regex.compile(r"\{[a-z_][a-z_0-9]*(?::[^{}\"']*)?\}|\{\{|\}\}|(?<=\s)\?(?=[\s.,;:)]|$)")
 # JSON in a command has a quote where a name would be; inner objects go first.
 _JSON = regex.compile(r"\{\s*\"[^{}]*\}")
+# `docker inspect --format '{{json .State}}'` is Docker's own way to write it.
+_DOCKERS = regex.compile(r"\{\{(?:json )?\.[\w.]+\}\}")
 _LAYOUT = regex.compile(r"[\s\\]+")
 _OLD, _NEW = "0.6.3", "0.33"
 
 
 def placeholders(text: str) -> list[str]:
     """What looks like a placeholder, without line ends and Markdown's backslashes."""
+    text = _DOCKERS.sub("0", text)
     while _JSON.search(text):
         text = _JSON.sub("0", text)
     return [_LAYOUT.sub("", one) for one in _LEFT.findall(text)]
@@ -73,6 +76,7 @@ def test_the_search_finds_what_it_looks_for() -> None:
         "http://localhost:8000/v1/models?limit=1",
         "Is it the right file?",
         """-p '[{"value": {"httpGet": {"path": "/health", "port": 8000}}}]'""",
+        "docker inspect CONTAINER --format '{{json .State}}'",
         "find . -name '*.json'",
     ]
 

@@ -106,11 +106,13 @@ def test_clean_takes_what_moves_the_cursor() -> None:
     assert clean("a\x1b[2Jb\u202ec\td\x9b") == "a\ufffd[2Jb\ufffdc d\ufffd"
 
 
-def test_several_logs_are_said_to_be_read_as_one_deployment(tmp_path: Path) -> None:
-    logs = []
-    for name in ("node0.log", "node1.log"):
-        logs.append(tmp_path / name)
-        logs[-1].write_bytes((FIXTURES / "oom" / "kv-cache-too-small.log").read_bytes())
+def test_several_logs_are_said_to_be_read_as_one_deployment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    logs = [Path("node0.log"), Path("node1.log")]
+    for log in logs:
+        log.write_bytes((FIXTURES / "oom" / "kv-cache-too-small.log").read_bytes())
 
     said = f"Read as one deployment: {logs[0]}, {logs[1]}. If they are not, triage each alone."
     assert said in " ".join(text.render(triage(logs)).split())

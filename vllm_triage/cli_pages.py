@@ -18,7 +18,7 @@ from vllm_triage.thresholds import parsed
 
 _FAILED = 2
 _RELEASE = expression(
-    r"v?\d{1,4}\.\d{1,4}(?:\.\d{1,4})?(?:\.?(?:post|rc|dev|a|b)\d{1,6})*(?:[+-][\w.+-]{1,60})?"
+    r"v?\d{1,4}\.\d{1,4}(?:\.\d{1,4})?(?:\.?(?:post|rc|dev|a|b)\d{1,6}){0,4}(?:[+-][\w.+-]{1,60})?"
 )
 
 

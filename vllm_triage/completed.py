@@ -20,8 +20,15 @@ _SHELL = frozenset(("|", "||", "&&", ";", "2>&1", ">", "#"))
 def completed(command: str | None, run: Run | None, change: Mapping[str, str]) -> str | None:
     """A step's command with all arguments of the run's, as far as the log tells them.
 
-    What is no start of one server stays as it is.
+    What is no start of one server stays as it is, and what a shell would not take.
     """
+    try:
+        return _completed(command, run, change)
+    except ValueError:
+        return command
+
+
+def _completed(command: str | None, run: Run | None, change: Mapping[str, str]) -> str | None:
     own = server_command(run) if run is not None else None
     if command is None or own is None or run is None or "\n" in command:
         return command
