@@ -1,6 +1,8 @@
 """The prebuilt form says what the TOML files say, and only while they say it."""
 
+import copy
 import os
+import pickle
 import shutil
 import tomllib
 from pathlib import Path
@@ -8,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from vllm_triage import catalogue, prebuilt, tables
-from vllm_triage.prebuilt import NAME, content, names, read, write
+from vllm_triage.plain import made
+from vllm_triage.prebuilt import NAME, content, names, read, whole_content, write
+from vllm_triage.rules import Rule
 from vllm_triage.tables import folder
 
 SECOND_NS = 10**9
@@ -28,7 +32,7 @@ def test_it_holds_every_file_as_toml_reads_it(patterns: Path) -> None:
 
     assert found is not None
     assert len(found) > 50
-    assert {name: content(data) for name, data in found.items()} == {
+    assert {name: whole_content(data) for name, data in found.items()} == {
         name: tomllib.loads((patterns / name).read_text("utf-8")) for name in names(patterns)
     }
 
@@ -48,6 +52,24 @@ def test_the_catalogue_is_the_same_from_both(
     assert [*from_toml.rules] == [*from_prebuilt.rules]
     # Equal numbers may be of two types, and so be printed in two ways.
     assert repr(from_toml) == repr(from_prebuilt)
+
+
+def test_steps_and_examples_are_read_when_they_are_asked_for(patterns: Path) -> None:
+    found = read(patterns)
+    assert found is not None
+    data = content(found["oom/load.toml"])
+    rule = made(Rule, data)
+    pattern = rule.pattern[0]
+
+    assert "fix" not in vars(rule)
+    assert "hits" not in vars(pattern)
+    changed = pattern.model_copy(update={"hits": ("another",)})
+    assert (changed.hits, changed.misses) == (("another",), pattern.misses)
+    assert "out of memory" in pattern.hits[0]
+    assert rule.fix[0].do
+    assert copy.deepcopy(rule) == pickle.loads(pickle.dumps(rule)) == rule
+    with pytest.raises(AttributeError, match="'Rule' object has no attribute 'steps'"):
+        _ = rule.steps  # type: ignore[attr-defined]
 
 
 def test_tables_are_the_same_from_both(patterns: Path, monkeypatch: pytest.MonkeyPatch) -> None:

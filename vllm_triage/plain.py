@@ -5,10 +5,24 @@ import takes longer than most logs do. What a user's file says, and what leaves 
 program, is validated by pydantic models made from them: `rule_files` and `contract`.
 """
 
+import marshal
 from collections.abc import Callable, Mapping
 from enum import Enum
 from types import NoneType, UnionType
-from typing import Annotated, Any, Self, TypeVar, Union, dataclass_transform, get_args, get_origin
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Self,
+    TypeVar,
+    Union,
+    dataclass_transform,
+    get_args,
+    get_origin,
+)
+
+LATER = "*"
+"""Under it, as `marshal` writes them, the fields that a run asks of few objects: made when one of them is."""
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
@@ -20,6 +34,20 @@ class Plain:
 
     def __init__(self, **values: Any) -> None:
         self.__dict__.update(values)
+
+    if not TYPE_CHECKING:
+        # A type checker would take every name for a field.
+
+        def __getattr__(self, name: str) -> Any:
+            """A field that is made only now; fields with a value in the class never are."""
+            later = None if name.startswith("_") else self.__dict__.get(LATER)
+            if later is not None:
+                for field, value in vars(made(type(self), marshal.loads(later))).items():
+                    self.__dict__.setdefault(field, value)
+            if name not in self.__dict__:
+                message = f"{type(self).__name__!r} object has no attribute {name!r}"
+                raise AttributeError(message)
+            return self.__dict__[name]
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Plain) or type(self) is not type(other):
@@ -59,7 +87,7 @@ def values(item: Plain) -> dict[str, Any]:
 
 T = TypeVar("T", bound=Plain)
 _Maker = Callable[[Any], Any]
-_MAKERS: dict[type, Mapping[str, _Maker | None]] = {}
+_MAKERS: dict[type, dict[str, _Maker | None]] = {}
 
 
 def made(kind: type[T], data: Mapping[str, Any]) -> T:
@@ -67,6 +95,7 @@ def made(kind: type[T], data: Mapping[str, Any]) -> T:
     makers = _MAKERS.get(kind)
     if makers is None:
         makers = {name: _maker(annotation) for name, annotation in fields(kind).items()}
+        makers[LATER] = None
         _MAKERS[kind] = makers
     item = object.__new__(kind)
     inside = item.__dict__
@@ -92,7 +121,9 @@ def _maker(annotation: Any) -> _Maker | None:
     if isinstance(annotation, type):
         if issubclass(annotation, Plain):
             return lambda value: made(annotation, value)
-        if issubclass(annotation, Enum | float):
+        if issubclass(annotation, Enum):
+            return {one.value: one for one in annotation}.__getitem__
+        if issubclass(annotation, float):
             return annotation
     return None
 

@@ -2,7 +2,8 @@
 
 Reading TOML takes longer than most logs do. The build (`hatch_build.py`) puts the parsed content
 beside the files, as plain data; a file that has changed since then is why all of it is passed
-over. This module needs nothing but the standard library: the build has no more.
+over. What a run asks of few rules, their steps and examples, is put aside, to be read when it is
+asked for. The build has nothing but the standard library.
 """
 
 import marshal
@@ -10,6 +11,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from vllm_triage.plain import LATER
 
 NAME = "prebuilt.marshal"
 # Pythons from 3.4 on read it.
@@ -40,7 +43,7 @@ def write(folder: Path, target: Path, *, is_edited: bool) -> None:
     for name in names(folder):
         path = folder / name
         content = path.read_bytes()
-        data = marshal.dumps(tomllib.loads(content.decode("utf-8")), _MARSHAL_VERSION)
+        data = marshal.dumps(_packed(tomllib.loads(content.decode("utf-8"))), _MARSHAL_VERSION)
         out[name] = len(content), path.stat().st_mtime_ns if is_edited else 0, data
     target.write_bytes(marshal.dumps(out, _MARSHAL_VERSION))
 
@@ -65,6 +68,30 @@ def read(folder: Path) -> Mapping[str, bytes] | None:
 
 
 def content(data: bytes) -> dict[str, Any]:
-    """What one file says."""
+    """What one file says, for `plain.made`: what a run asks of few rules is under `LATER`."""
     found: dict[str, Any] = marshal.loads(data)
     return found
+
+
+def whole_content(data: bytes) -> dict[str, Any]:
+    """What one file says."""
+    found = content(data)
+    for one in (found, *found.get("pattern", ())):
+        if LATER in one:
+            one.update(marshal.loads(one.pop(LATER)))
+    return found
+
+
+def _packed(found: dict[str, Any]) -> dict[str, Any]:
+    """What a file says; of a rule the steps and the patterns' examples as one value each."""
+    if "pattern" not in found:
+        return found
+    _put_later(found, "fix")
+    for pattern in found["pattern"]:
+        _put_later(pattern, "hits", "misses")
+    return found
+
+
+def _put_later(table: dict[str, Any], *names: str) -> None:
+    later = {name: table.pop(name) for name in names if name in table}
+    table[LATER] = marshal.dumps(later, _MARSHAL_VERSION)
