@@ -11,6 +11,7 @@ from vllm_triage.envelopes import Unwrapper
 from vllm_triage.learning import Learner
 from vllm_triage.lines import Origin
 from vllm_triage.plateaus import Steady
+from vllm_triage.probes import place_of
 from vllm_triage.rules import Pattern
 from vllm_triage.shapes import Bound, State, Window
 
@@ -104,9 +105,9 @@ def test_of_a_pattern_for_windows_its_bounds_are_learnt_where_they_decide(
 
 
 def test_a_value_that_stands_elsewhere_in_another_line_has_no_place() -> None:
-    assert learning._place([b"11 x 11", b"22 x 33"], ["11", "33"]) == (True, slice(5, 7))
-    assert learning._place([b"11 x 11", b"22 33 x"], ["11", "33"]) == (False, None)
-    assert learning._place([b"11", b"22"], [None, None]) == (True, None)
+    assert place_of([b"11 x 11", b"22 x 33"], ["11", "33"]) == (True, slice(5, 7))
+    assert place_of([b"11 x 11", b"22 33 x"], ["11", "33"]) == (False, None)
+    assert place_of([b"11", b"22"], [None, None]) == (True, None)
 
 
 @pytest.fixture
@@ -130,7 +131,7 @@ def test_statistics_are_learnt_and_a_longer_number_moves_what_follows(
     assert shape.origin is Origin.STATISTICS
 
 
-@pytest.mark.parametrize("broken", ["_bounds", "_shift"])
+@pytest.mark.parametrize("broken", ["_bounds", "shift_of"])
 def test_statistics_whose_rules_cannot_be_learnt_are_read_one_by_one(
     broken: str, unwrapper: Unwrapper, monkeypatch: pytest.MonkeyPatch
 ) -> None:

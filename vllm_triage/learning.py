@@ -3,7 +3,6 @@
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from functools import cache
-from typing import NamedTuple
 
 import regex
 
@@ -12,10 +11,10 @@ from vllm_triage.candidates import compiled
 from vllm_triage.catalogue import Catalogue
 from vllm_triage.conditions import accepts
 from vllm_triage.envelopes import Unwrapper
-from vllm_triage.expressions import expression
 from vllm_triage.kinds import Level
-from vllm_triage.lines import BESIDE_STATISTICS, Line, Origin, parse
+from vllm_triage.lines import BESIDE_STATISTICS, Line, Origin
 from vllm_triage.matches import TIMEOUT_S
+from vllm_triage.probes import Probe, alike, place_of, read_alone, shift_of
 from vllm_triage.rules import Pattern
 from vllm_triage.runs import is_idle_talk, service
 from vllm_triage.shapes import (
@@ -30,12 +29,9 @@ from vllm_triage.shapes import (
     owner,
     text_at,
 )
-from vllm_triage.sources import decoded
 from vllm_triage.statistics import TABLE
 from vllm_triage.tracebacks import exception_name, frame, separator
 
-_STATUS = expression(rb'" 200 OK')
-_MAX_PROBES = 3
 _NOTHING = (False, False)
 _IDLE = (Level.DEBUG, Level.INFO, Level.WARNING)
 # Stands for a digit that may be any.
@@ -66,13 +62,6 @@ class _Mover:
         return new_stop + offset - stop
 
 
-class _Read(NamedTuple):
-    line: Line
-    envelopes: tuple[tuple[str, int], ...]
-    base: int
-    """Where in the physical line the message begins."""
-
-
 class Learner:
     """Reads a line the usual way, and others of its shape, to tell what the shape says."""
 
@@ -94,7 +83,7 @@ class Learner:
 
     def learn(self, raw: bytes, unwrapper: Unwrapper) -> Shape | None:
         """What lines of this one's shape say; None when they must be read one by one."""
-        lines, read = _alike(raw, unwrapper)
+        lines, read = alike(raw, unwrapper)
         if not read:
             return None
         line = read[0].line
@@ -123,7 +112,7 @@ class Learner:
         )
         if shape.window is not None:
             moved = moved._replace(window=_moved(shape.window, move))
-        read = _read(raw, unwrapper)
+        read = read_alone(raw, unwrapper)
         if read is None:
             return None
         line = read.line
@@ -143,7 +132,7 @@ class Learner:
         head = head_of(raw.translate(DIGITS))
         if head is None:
             return None
-        lines, read = _alike(raw[: len(head) + MAX_HEAD], unwrapper)
+        lines, read = alike(raw[: len(head) + MAX_HEAD], unwrapper)
         shape = _shape(lines, read) if read and read[0].line.origin is Origin.REQUEST else None
         if shape is None:
             return None
@@ -203,9 +192,9 @@ class Learner:
             if _may_match(pattern, wild)
         }
 
-    def _window(self, lines: list[bytes], read: list[_Read]) -> Window | None:
+    def _window(self, lines: list[bytes], read: list[Probe]) -> Window | None:
         text = read[0].line.text
-        shift = _shift(lines, read)
+        shift = shift_of(lines, read)
         if shift is None or text.startswith(BESIDE_STATISTICS):
             return None
         running, prompt, generation, waiting, cache_pct = statistics.spans(text)
@@ -236,27 +225,14 @@ class Learner:
         )
 
 
-def _alike(raw: bytes, unwrapper: Unwrapper) -> tuple[list[bytes], list[_Read]]:
-    """The line and some of its shape, as they are and as they read; none when they read unlike."""
-    lines = [raw, *_varied(raw)]
-    read = [one for line in lines if (one := _read(line, unwrapper)) is not None]
-    if (
-        len(lines) == 1
-        or len(read) < len(lines)
-        or len({(one.line.origin, one.envelopes) for one in read}) > 1
-    ):
-        return lines, []
-    return lines, read
-
-
-def _shape(lines: list[bytes], read: list[_Read]) -> Shape | None:
+def _shape(lines: list[bytes], read: list[Probe]) -> Shape | None:
     line = read[0].line
     places: dict[str, slice | None] = {}
     for name in ("time", "container", "process", "pid", "rank", "place"):
         values = [getattr(one.line, name) for one in read]
         if name == "rank":
             values = [one.line.key[4] for one in read]
-        found, places[name] = _place(lines, values)
+        found, places[name] = place_of(lines, values)
         if not found:
             return None
     said = {service(one.line.text) for one in read} if line.origin is Origin.ACCESS else {_NOTHING}
@@ -328,68 +304,6 @@ def _word(word: str) -> regex.Pattern[str]:
     return regex.compile(
         "".join(f"[{char}{_ANY}]" if char in _DIGITS else regex.escape(char) for char in word)
     )
-
-
-def _varied(raw: bytes) -> list[bytes]:
-    """Lines of the same shape with other digits, no two places with the same ones; none where there are too many.
-
-    The status of an answer stays.
-    """
-    status = _STATUS.search(raw)
-    kept = range(status.start(), status.end()) if status else range(0)
-    places = [place for place, byte in enumerate(raw) if 48 <= byte <= 57 and place not in kept]
-    if len(places) > 9**_MAX_PROBES:
-        return []
-    lines = []
-    step = 1
-    while step < max(len(places), 2):
-        out = bytearray(raw)
-        for number, place in enumerate(places):
-            out[place] = 49 + number // step % 9
-        lines.append(bytes(out))
-        step *= 9
-    return lines
-
-
-def _read(raw: bytes, unwrapper: Unwrapper) -> _Read | None:
-    reader = unwrapper.copy()
-    text = decoded(raw)
-    items = list(reader.feed(1, text))
-    if len(items) != 1 or reader.state != unwrapper.state:
-        return None
-    item = items[0]
-    lines = parse(
-        "", 1, item.text, raw=item.text if item.unwrapped else text,
-        time=item.time, level=item.level, container=item.container,
-    )  # fmt: skip
-    if len(lines) != 1:
-        return None
-    return _Read(lines[0], tuple(sorted(reader.counts.items())), raw.find(lines[0].text.encode()))
-
-
-def _place(lines: list[bytes], values: list[object]) -> tuple[bool, slice | None]:
-    """Where in all of the lines these values stand; False when they do not stand in one place."""
-    if all(value is None for value in values):
-        return True, None
-    texts = [str(value).encode() for value in values]
-    start = lines[0].find(texts[0])
-    while start >= 0:
-        place = slice(start, start + len(texts[0]))
-        if all(line[place] == text for line, text in zip(lines, texts, strict=True)):
-            return True, place
-        start = lines[0].find(texts[0], start + 1)
-    return False, None
-
-
-def _shift(lines: list[bytes], read: list[_Read]) -> Callable[[tuple[int, int]], slice] | None:
-    """How a place in the message becomes one in the physical line."""
-    base = read[0].base
-    if not all(
-        one.base == base and line[base:].startswith(one.line.text.encode("ascii", "replace"))
-        for line, one in zip(lines, read, strict=True)
-    ):
-        return None
-    return lambda span: slice(base + span[0], base + span[1])
 
 
 def _bounds(
