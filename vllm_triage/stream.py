@@ -9,11 +9,11 @@ from functools import partial
 from typing import NamedTuple
 
 from vllm_triage.escapes import unescaped
-from vllm_triage.json_records import lookup, rsyslog_message
+from vllm_triage.json_records import rsyslog_message
 from vllm_triage.model import Update
-from vllm_triage.paths import printable
 from vllm_triage.reports import ndjson
 from vllm_triage.scanner import Scanner
+from vllm_triage.shipped import SOURCE_KEYS, record_of, source_name, with_field
 from vllm_triage.sources import MAX_LINE, Splitter, decoded
 
 MAX_SOURCES = 1024
@@ -28,26 +28,6 @@ _MAX_WAITING = 64
 _MAX_MARKS = 64
 
 Tell = Callable[[Update], None]
-
-# What names the process that printed a record, as the usual shippers write it.
-SOURCE_KEYS: tuple[tuple[str, ...], ...] = (
-    ("kubernetes.namespace_name", "kubernetes.pod_name", "kubernetes.container_name"),
-    ("kubernetes.pod_namespace", "kubernetes.pod_name", "kubernetes.container_name"),
-    ("kubernetes.namespace", "kubernetes.pod.name", "kubernetes.container.name"),
-    ("resource.k8s.namespace.name", "resource.k8s.pod.name", "resource.k8s.container.name"),
-    ("k8s.namespace.name", "k8s.pod.name", "k8s.container.name"),
-    ("namespace", "pod", "container"),
-    ("pod_name", "container_name"),
-    ("container_name",),
-    ("CONTAINER_NAME",),
-    ("container_id",),
-    ("_HOSTNAME", "_SYSTEMD_UNIT"),
-    ("_SYSTEMD_UNIT",),
-    ("hostname", "programname"),
-    ("host", "programname"),
-    ("hostname",),
-    ("host",),
-)
 
 
 class Protocol(StrEnum):
@@ -214,25 +194,25 @@ class Filter:
             return line + b"\n"
         if len(line) > MAX_RECORD:
             return b"{}\n" if self._protocol is Protocol.RSYSLOG else line + b"\n"
-        record = _record(line)
+        record = record_of(line)
         if self._protocol is Protocol.RSYSLOG:
             return self._answer(line, record)
         if record is None:
             self._read(self._source(""), decoded(line))
             return line + b"\n"
-        source = self._source(self._name(record))
+        source = self._source(source_name(record, self._source_keys))
         self._read(source, decoded(line))
         update = source.waiting[0] if source.waiting and self._key not in record else None
         if update is None:
             return line + b"\n"
         source.waiting.popleft()
-        return _with_field(line, self._key, update) + b"\n"
+        return with_field(line, self._key, update) + b"\n"
 
     def _answer(self, line: bytes, record: Mapping[str, object] | None) -> bytes:
         message = None
         if record is not None:
             message = rsyslog_message(record) or record.get("msg", record.get("rawmsg"))
-        name = self._name(record) if record is not None else ""
+        name = source_name(record, self._source_keys) if record is not None else ""
         source = self._source(name)
         text = message if isinstance(message, str) else decoded(line)
         for row in unescaped(text) if "#012" in text else text.split("\n"):
@@ -241,17 +221,6 @@ class Filter:
             return b"{}\n"
         field = ndjson.line(source.waiting.popleft())
         return f'{{"$!":{{{json.dumps(self._key)}:{field}}}}}\n'.encode()
-
-    def _name(self, record: Mapping[str, object]) -> str:
-        for keys in self._source_keys:
-            values = [
-                str(value)
-                for key in keys
-                if isinstance(value := lookup(record, key), str | int) and value != ""
-            ]
-            if values:
-                return printable("/".join(values)[:256])
-        return ""
 
     def _source(self, name: str) -> _Source:
         source = self._sources.get(name)
@@ -336,31 +305,3 @@ class Filter:
         self._ask(source, Scanner.close)
         for update in source.waiting:
             self._missed(update)
-
-
-def _record(line: bytes) -> Mapping[str, object] | None:
-    if b"{" not in line[:64]:
-        return None
-    # json would read bytes as UTF-16 where they look like it.
-    text = line.decode("utf-8", "replace").lstrip("\ufeff \t\r")
-    if not text.startswith("{"):
-        return None
-    try:
-        record = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return record if isinstance(record, dict) else None
-
-
-def _with_field(line: bytes, key: str, update: Update) -> bytes:
-    """The record as it is written, with one field more."""
-    end = line.rindex(b"}")
-    body = line[:end]
-    comma = b"" if body.rstrip().endswith(b"{") else b","
-    return b"%b%b%b:%b%b" % (
-        body,
-        comma,
-        json.dumps(key).encode(),
-        ndjson.line(update).encode(),
-        line[end:],
-    )
