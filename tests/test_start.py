@@ -109,3 +109,35 @@ print(slow or "none", file=sys.stderr)
 
     assert done.stdout
     assert done.stderr.decode().strip() == "none"
+
+
+@pytest.mark.parametrize(
+    ("before", "told"),
+    [
+        ("", ""),
+        ("import atexit; atexit.register(print, 'at exit')", "at exit\n"),
+        (
+            "from threading import Thread, main_thread\n"
+            "Thread(target=lambda: (main_thread().join(), print('thread'))).start()",
+            "thread\n",
+        ),
+    ],
+    ids=["alone", "with-a-handler", "with-a-thread"],
+)
+def test_ending_the_process_at_once_loses_nothing(before: str, told: str) -> None:
+    log = FIXTURES / "oom" / "kv-cache-too-small.log"
+    code = f"""
+import sys
+sys.argv = ["vllm-triage", {str(log)!r}]
+{before}
+from vllm_triage.__main__ import run
+run()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, check=False, text=True
+    )
+
+    assert done.returncode == 1
+    assert done.stdout.startswith("FATAL  ")
+    assert done.stdout.endswith(f" shows every incident in full\n{told}")
+    assert done.stderr == ""
