@@ -12,7 +12,7 @@ from vllm_triage import rule_cache, system
 from vllm_triage.arguments import printed_arguments
 from vllm_triage.artefacts.histograms import Histogram
 from vllm_triage.conditions import satisfies
-from vllm_triage.echoes import EchoReader
+from vllm_triage.echo_reader import EchoReader
 from vllm_triage.envelopes import Unwrapper
 from vllm_triage.events import record
 from vllm_triage.kinds import Level

@@ -2,11 +2,13 @@
 
 import shlex
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from vllm_triage.derived import NAMES, derived
-from vllm_triage.echoes import MAX_TEXT, EchoReader, parse, shell
+from vllm_triage.echo_reader import EchoReader
+from vllm_triage.echoes import MAX_TEXT, parse, shell
 
 PIECES = st.sampled_from(
     ["vllm serve ", "org/model ", "--port ", "x=' ", "A='a b' ", '"', "'", "\\", "$(", "`", "; rm ", "docker run ", "-e ",
@@ -94,3 +96,47 @@ def test_a_value_before_a_redirection_stays() -> None:
 
         assert echo is not None, end
         assert echo.words[echo.first :] == ("org/m", "-tp", "2"), end
+
+
+def last_echo(text: str) -> str | None:
+    """The last command that a text shows, as a shell takes it."""
+    reader = EchoReader()
+    found = [echo for row in text.splitlines() if (echo := reader.feed(row)) is not None]
+    return shell(found[-1].words) if found else None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("ExecStart=/opt/bin/vllm serve org/m --port 1", "/opt/bin/vllm serve org/m --port 1"),
+        ("(base) me@host:~$ conda run -n x --no-capture-output vllm serve org/m --port 1", "conda run -n x --no-capture-output vllm serve org/m --port 1"),
+        ("[root@node1 ~]# vllm serve org/m --port 1 | tee log", "vllm serve org/m --port 1"),
+        ("+ srun --gres=gpu:4 bash -c 'vllm serve org/m --port 1 2>&1 | tee log'", "vllm serve org/m --port 1"),
+        ("$ tmux new -d -s v 'vllm serve org/m --port 1'", "vllm serve org/m --port 1"),
+        ('$ docker exec -it c bash -c "vllm serve org/m --port 1 && echo done"', "vllm serve org/m --port 1"),
+        ("$ kubectl exec -it llm-0 -- vllm serve org/m --port 1", "kubectl exec -it llm-0 -- vllm serve org/m --port 1"),
+        ("$ ray job submit -- vllm serve org/m -tp 8", "ray job submit -- vllm serve org/m -tp 8"),
+        ("$ singularity exec --nv x.sif vllm serve org/m --port 1", "singularity exec --nv x.sif vllm serve org/m --port 1"),
+        ('$ vllm serve org/m --port ${PORT:-8000} "$@"', 'vllm serve org/m --port "${PORT:-8000}" "$@"'),
+        ("    command: --model org/m --port 1", "vllm serve org/m --port 1"),
+        ("    command: >\n      --model org/m\n      --served-model-name 'my m'\n    ports:\n      --port 2", "vllm serve org/m --served-model-name 'my m'"),
+        ("    command: |-\n      vllm serve org/m \\\n        --port 1\n    restart: always", "vllm serve org/m --port 1"),
+        ("args:\n- |\n  export A=1\n  vllm serve org/m \\\n    --port 1\n", "vllm serve org/m --port 1"),
+    ],
+)  # fmt: skip
+def test_a_command_is_found_in_what_runs_it(text: str, expected: str) -> None:
+    assert last_echo(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "$ docker images are used with vllm serve here",
+        "$ bash -c 'echo vllm serve is a command'",
+        "    command: --model-id org/m --port 1",
+        "    command: >\n    vllm serve org/m --port 1 is what to run",
+        "srun: error: task 0 of vllm serve exited",
+    ],
+)
+def test_what_starts_no_server_is_no_command(text: str) -> None:
+    assert last_echo(text) is None

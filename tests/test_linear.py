@@ -20,7 +20,7 @@ DEEP = bool(os.environ.get("TRIAGE_DEEP"))
 EXPRESSIONS = expressions()
 # The longest text that each is given, where that is so short that its square does not matter.
 CUT = {
-    "echoes._ITEM": 1024,
+    "echo_reader._ITEM": 1024,
     "fixes._STAND_IN": 400,
     "margins._VARYING": 200,
     "reports.text._NUMBERED": 250,

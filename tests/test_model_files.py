@@ -12,7 +12,7 @@ from vllm_triage.artefacts.formats import format_of
 from vllm_triage.artefacts.joins import joined, tell
 from vllm_triage.artefacts.model_files import read
 from vllm_triage.artefacts.observations import Observation, Value, line
-from vllm_triage.echoes import EchoReader
+from vllm_triage.echo_reader import EchoReader
 from vllm_triage.kinds import Kind
 from vllm_triage.pipeline import triage_paths
 from vllm_triage.run import Run

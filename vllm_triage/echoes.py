@@ -2,7 +2,7 @@
 
 import io
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import regex
@@ -15,10 +15,21 @@ MAX_TEXT = 16384
 SERVER_MODULE = "vllm.entrypoints.openai.api_server"
 
 # A prompt, `Command:`, `+` of `set -x`, a continuation's `>`; never the advice in a message.
-_START = expression(
-    r"(?:[$#+>]+ |.{0,24}[Cc]ommand: ?|[\w.-]+@[\w.-]+:[^$#]{0,60}[$#] ?)?(?:sudo (?:-\w+ ){0,9}|exec |nohup ){0,9}"
-    r"(?=(?:\w+=(?:'[^']*'|\"[^\"]*\"|[^\s'\"]\S*)? ){0,99}(?:env (?:\w+=\S* ){1,99})?(?:nohup |exec |uv run ){0,3}(?:\S*/)?(?:vllm serve |python[\d.]* (?:-u )?(?:\S*/vllm serve |-m vllm\.entrypoints)"
+_PROMPT = r"(?:\([\w./-]{1,40}\) {0,2})?(?:[$#+>❯➜]+ |\[[\w.-]+@[^\]]{1,60}\][$#] ?|.{0,24}[Cc]ommand: ?|ExecStart=[-@:+!|]{0,3}|[\w.-]+@[\w.-]+:[^$#]{0,60}[$#] ?)?(?:sudo (?:-\w+ ){0,9}|exec |nohup ){0,9}"
+_VARIABLES = r"(?:\w+=(?:'[^']*'|\"[^\"]*\"|[^\s'\"]\S*)? ){0,99}(?:env (?:\w+=\S* ){1,99})?"
+# What runs another command as it is, with options of its own.
+_LAUNCHER = (
+    r"(?:(?:srun|numactl|stdbuf|dumb-init|tini|(?:uv|conda|mamba|micromamba|poetry|pipenv|pdm|pixi) run"
+    r"|(?:singularity|apptainer|docker|podman|nerdctl|kubectl) exec|ray job submit)(?: [^\s;|&<>()'\"]{1,200}){0,12}? )?"
+)
+START = expression(
+    rf"{_PROMPT}(?={_VARIABLES}(?:nohup |exec |uv run ){{0,3}}{_LAUNCHER}"
+    r"(?:(?:\S*/)?(?:vllm serve |python[\d.]* (?:-u )?(?:\S*/vllm serve |-m vllm\.entrypoints))"
     r"|(?:docker|podman|nerdctl)(?: container)? run ))"
+)
+# What runs a command that one of its words is.
+_SHELL = expression(
+    rf"{_PROMPT}(?={_VARIABLES}(?:bash|sh|su|ssh|srun|sbatch|tmux|screen|(?:docker|podman|nerdctl|kubectl|singularity|apptainer) (?:exec|run)) )"
 )
 _ASSIGNMENT = expression(r"(\w+)=(.*)", regex.DOTALL)
 _REDIRECTED = expression(r"\d")
@@ -28,15 +39,14 @@ _BARE_DOCKER = frozenset(
     ("-d", "--detach", "-i", "--interactive", "-t", "--tty", "-it", "-ti", "-dit", "-itd", "--rm", "--init",
      "--privileged", "--read-only", "--no-healthcheck", "-P", "--publish-all", "-q", "--quiet")
 )  # fmt: skip
-_LIST = expression(r"\s*(?:-\s*)?(?:args|command|entrypoint): *(\[.*)")
-_BLOCK = expression(r"\s*(?:-\s*)?(?:args|command|entrypoint): *$")
-_ITEM = expression(r"\s*- +(\S.*?) *$")
 _FLAG = expression(r"--?[A-Za-z]")
-_LONG = expression(r"--([A-Za-z][\w.-]*)(?:=(.*))?", regex.DOTALL)
+LONG = expression(r"--([A-Za-z][\w.-]*)(?:=(.*))?", regex.DOTALL)
 _DEVICES = expression(r"(?<!\d)\d{1,3}(?:,\d{1,3})*(?!\d)")
 _MODEL = expression(r"[^\[<{(\s]\S*")
 # Words that the shell fills in: a plain variable, the home folder.
-_VARIABLE = expression(r"[\w@%+=:,./-]*\$(?:\w++|\{\w+\})[\w@%+=:,./-]*")
+_VARIABLE = expression(
+    r"[\w@%+=:,./-]*\$(?:[@*]|\w++|\{\w+(?::?[-=?+][\w@%+=:,./-]*)?\})[\w@%+=:,./-]*"
+)
 _HOME = expression(r"~/[\w@%+=:,./-]*")
 _SHORT = {"-tp": "tensor-parallel-size", "-pp": "pipeline-parallel-size", "-dp": "data-parallel-size",
           "-q": "quantization"}  # fmt: skip
@@ -99,7 +109,7 @@ def long_name(word: str) -> str | None:
     """The flag that a word is, in its long form with dashes; None when it is none."""
     if word in _SHORT:
         return "--" + _SHORT[word]
-    found = _LONG.fullmatch(word)
+    found = LONG.fullmatch(word)
     return "--" + found[1].replace("_", "-") if found else None
 
 
@@ -114,14 +124,23 @@ def parse(text: str) -> Echo | None:
 
     A command in which the shell would run another is none: its words are not all known.
     """
-    found = _START.match(text[:MAX_TEXT])
+    found = START.match(text[:MAX_TEXT])
     if found is None or "`" in text:
-        return None
+        return _inner(text)
     words = _split(text[found.end() : MAX_TEXT].replace("$(pwd)", "$PWD"))
-    first = _first(words) if words else None
+    first = first_argument(words) if words else None
     if words is None or first is None or not _is_start(words[first:]):
-        return None
+        return _inner(text)
     return Echo(tuple(words), first)
+
+
+def _inner(text: str) -> Echo | None:
+    """The command that a shell, a multiplexer or a scheduler is given as one word."""
+    found = _SHELL.match(text[:MAX_TEXT]) if "vllm" in text else None
+    for word in (found and _split(text[found.end() : MAX_TEXT])) or ():
+        if ("vllm serve " in word or SERVER_MODULE in word) and len(word) < len(text):
+            return parse(word.strip())
+    return None
 
 
 def _is_start(own: Sequence[str]) -> bool:
@@ -167,7 +186,7 @@ def _split(text: str) -> list[str] | None:
     return words
 
 
-def _first(words: Sequence[str]) -> int | None:
+def first_argument(words: Sequence[str]) -> int | None:
     """Where vLLM's arguments begin: after `vllm serve`, the server's module or the image."""
     for index, word in enumerate(words[:-1]):
         if word == "serve" and index and words[index - 1].rpartition("/")[2] == "vllm":
@@ -182,90 +201,6 @@ def _first(words: Sequence[str]) -> int | None:
     if index < len(words) and _IMAGE.fullmatch(words[index]) and "--entrypoint" not in words:
         return index + 1
     return None
-
-
-class EchoReader:
-    """Finds echoes in a log line by line: continued lines and lists of a manifest included."""
-
-    def __init__(self) -> None:
-        self._continued = ""
-        self._items: list[str] | None = None
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether the next line may continue an echo."""
-        return bool(self._continued) or self._items is not None
-
-    def feed(self, text: str) -> Echo | None:
-        """Take a line without level; give the echo that it completes, or adds to."""
-        if self._items is not None:
-            return self._item(text)
-        if self._continued:
-            text = self._continued + text.lstrip().removeprefix("> ")
-            self._continued = ""
-        if text.rstrip().endswith("\\") and _START.match(text):
-            self._continued = text.rstrip()[:-1][:MAX_TEXT]
-            return None
-        if "args:" in text or "command:" in text or "entrypoint:" in text:
-            if _BLOCK.fullmatch(text):
-                self._items = []
-                return None
-            found = _LIST.fullmatch(text[:MAX_TEXT])
-            if found is not None:
-                return _listed(_words(found[1]))
-        return parse(text)
-
-    def _item(self, text: str) -> Echo | None:
-        found = _ITEM.fullmatch(text[:1024])
-        if found is None or self._items is None or len(self._items) > 200:
-            self._items = None
-            return self.feed(text) if found is None else None
-        self._items.append(_unquoted(found[1]))
-        return _listed(self._items)
-
-
-def _words(text: str) -> list[str]:
-    import json
-
-    try:
-        found = json.loads(text)
-    except ValueError:
-        return []
-    return [str(word) for word in found] if isinstance(found, list) else []
-
-
-def _unquoted(text: str) -> str:
-    return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"" else text
-
-
-def _listed(items: Sequence[str]) -> Echo | None:
-    """The `args:` of a container: a whole command, or the arguments of the image's own."""
-    if items and items[0].rpartition("/")[2] in ("sh", "bash") and len(items) > 2:
-        return parse(" ".join(items[2].split()))
-    words = list(_flattened(items))
-    first = _first(words)
-    if first is not None:
-        return Echo(tuple(words), first)
-    if not any(_LONG.fullmatch(word) for word in words) or not (
-        words[0].startswith("--") or (len(words) > 1 and words[1].startswith("--") and "/" in words[0])
-    ):  # fmt: skip
-        return None
-    echo = Echo(("vllm", "serve", *words), 2)
-    if "--model" in words and words.index("--model") + 1 < len(words):
-        place = words.index("--model")
-        own = [words[place + 1], *words[:place], *words[place + 2 :]]
-        return Echo(("vllm", "serve", *own), 2)
-    return echo if not words[0].startswith("-") else None
-
-
-def _flattened(items: Sequence[str]) -> Iterator[str]:
-    """A manifest's `--flag=value` as it is, its `--flag value` in one item as two words."""
-    for item in items:
-        if item.startswith("--") and " " in item and "=" not in item.split(" ", 1)[0]:
-            flag, _, value = item.partition(" ")
-            yield from (flag, _unquoted(value.strip()))
-        else:
-            yield item
 
 
 def shell(words: Sequence[str]) -> str:

@@ -2,7 +2,8 @@
 
 from vllm_triage.arguments import Value
 from vllm_triage.checkpoints import UNNAMED
-from vllm_triage.echoes import Echo, EchoReader
+from vllm_triage.echo_reader import EchoReader
+from vllm_triage.echoes import Echo
 from vllm_triage.kinds import Phase
 from vllm_triage.meetings import Meeting
 from vllm_triage.memory import Memory

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from vllm_triage.artefacts.observations import Observation, Reading, Value, line
 from vllm_triage.artefacts.owners import owners
 from vllm_triage.artefacts.variables import REFERENCE, RELEVANT, Variable, node
-from vllm_triage.echoes import EchoReader
+from vllm_triage.echo_reader import EchoReader
 from vllm_triage.expressions import expression
 from vllm_triage.lines import Line
 
