@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from vllm_triage.catalogue import Catalogue
 from vllm_triage.causes import choose
+from vllm_triage.events import Event
 from vllm_triage.groups import (
     GRAVITY,
     Group,
@@ -249,7 +250,13 @@ class Collector:
     def _fold_unknown(self, item: Unknown, *, is_deadly: bool) -> None:
         name = short_name(item.event)
         rule = self._catalogue.rules.get(Kind.ENGINE_UNRECOGNISED)
-        if name in _ORDERLY or name.endswith("Warning") or is_warning(item.event) or rule is None:
+        if (
+            name in _ORDERLY
+            or _has_left(item.event)
+            or name.endswith("Warning")
+            or is_warning(item.event)
+            or rule is None
+        ):
             return
         group, key = self._group(Kind.ENGINE_UNRECOGNISED, name, item.run.index)
         if group is None:
@@ -264,6 +271,16 @@ class Collector:
         count(group, item, line)
         if group.count != before and is_round(group.count):
             self.changes += 1
+
+
+def _has_left(event: Event) -> bool:
+    """Tell what a server prints where a client has closed its connection."""
+    return short_name(event) == "ConnectionResetError" and not (
+        in_engine(event.frames, event.first.place)
+        or any(
+            "multiprocessing/" in file or file.startswith("torch/") for file, _, _ in event.frames
+        )
+    )
 
 
 def is_round(count: int) -> bool:

@@ -187,6 +187,10 @@ def unrecognised(item: Unknown, rule: Rule) -> Group:
         last = event.frames[-1]
         fields["last_frame_anywhere"] = f"{last.file}:{last.line} in {last.function}"
     is_fatal = item.phase is not Phase.SERVING
+    # A log without a sign of vLLM may be of any program.
+    is_vllms = bool(vllm) or (
+        bool(event.frames) and (event.first.place is not None or item.run.is_known)
+    )
     group = Group(
         item,
         Kind.ENGINE_UNRECOGNISED,
@@ -194,7 +198,7 @@ def unrecognised(item: Unknown, rule: Rule) -> Group:
         event.first,
         severity=Severity.FATAL if is_fatal else Severity.DEGRADED,
         role=Role.SYMPTOM,
-        confidence=Confidence.CERTAIN if event.frames else Confidence.POSSIBLE,
+        confidence=Confidence.CERTAIN if is_vllms else Confidence.POSSIBLE,
         rank=(0, 0, 0),
         fields=fields,
     )

@@ -56,6 +56,11 @@ class Run:
         return self.release.version
 
     @property
+    def is_known(self) -> bool:
+        """Whether anything told that it is one of vLLM."""
+        return self.has_banner or self.model is not None or self.version is not None
+
+    @property
     def quantization(self) -> str | None:
         """The quantization method that the arguments, the engine's config or the checkpoint name."""
         for values in (self.arguments, self.config):
