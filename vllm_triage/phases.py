@@ -100,6 +100,7 @@ _SERVING_FUNCTIONS = frozenset(
         "generate",
         "worker_busy_loop",
         "run_engine",
+        "wake_up",
     ]
 )
 _ENGINE_FUNCTIONS = frozenset(

@@ -53,7 +53,10 @@ _EXCEPTION = expression(
 _DOTTED = expression(
     r"(?P<name>[a-z_]\w*(?:\.[A-Za-z_]\w*)*\.[A-Z](?![A-Z\d_]*+(?:: |$))\w*)(?=: |$)"
 )
-_ANY_NAME = expression(r"(?P<name>(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?=: |$)")
+# What programs say of an error begins with these words; no exception has such a name.
+_ANY_NAME = expression(
+    r"(?P<name>(?!(?:note|hint|help|info|error|warning|usage|debug):)(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?=: |$)"
+)
 _REPR = expression(
     r"(?P<name>(?:[A-Za-z_]\w{0,80}\.){0,8}[A-Za-z_]\w{0,80}(?:Error|Exception))\(['\"]"
 )
