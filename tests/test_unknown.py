@@ -3,7 +3,7 @@
 import pytest
 
 from vllm_triage import Kind, Scanner
-from vllm_triage.kinds import Confidence
+from vllm_triage.kinds import Confidence, Severity
 
 RAISED = """Traceback (most recent call last):
   File "/srv/app/views.py", line 12, in index
@@ -54,3 +54,34 @@ def test_a_connection_that_a_client_resets_is_no_incident(file: str, is_told: bo
     list(scanner.close())
 
     assert bool(scanner.report().incidents) is is_told
+
+
+@pytest.mark.parametrize(
+    ("record", "raised", "is_fatal"),
+    [
+        ("[core.py:718] EngineCore failed to start.", "[core.py:718] ", True),
+        ("[core.py:718] EngineCore encountered a fatal error.", "[core.py:718] ", True),
+        ("[core.py:718] EngineCore failed to start.", "[serving_chat.py:200] ", False),
+        ("[core.py:718] Something else.", "[core.py:718] ", False),
+    ],
+)
+def test_what_is_logged_with_the_engines_death_is_what_it_died_of(
+    record: str, raised: str, is_fatal: bool
+) -> None:
+    scanner = Scanner("pod.log")
+    head = "(EngineCore_DP0 pid=2) ERROR 12-01 10:01:00 "
+    for row in (
+        head + record,
+        head + raised + "Traceback (most recent call last):",
+        head + raised + '  File "/x/site-packages/vllm/v1/engine/core.py", line 709, in run',
+        head + raised + "ValueError: At most 1 image(s) may be provided in one prompt.",
+    ):
+        list(scanner.feed(row))
+    list(scanner.close())
+    report = scanner.report()
+    (incident,) = [one for one in report.incidents if one.kind is Kind.REQUEST_INVALID]
+    is_dead = any(one.kind is Kind.ENGINE_DEAD for one in report.incidents)
+
+    assert (incident.severity is Severity.FATAL) is is_fatal
+    assert report.root is not None
+    assert (report.root.kind is Kind.REQUEST_INVALID) is (is_fatal or not is_dead)

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 
 from vllm_triage.catalogue import Catalogue
 from vllm_triage.causes import choose
-from vllm_triage.events import Event
 from vllm_triage.groups import (
     GRAVITY,
     Group,
@@ -21,13 +20,13 @@ from vllm_triage.lines import Line, Origin
 from vllm_triage.matches import Match, Unknown
 from vllm_triage.phases import in_engine
 from vllm_triage.run import Run
+from vllm_triage.survival import has_left, lower, was_survived
 
 _MAX_CHAINS = 512
 _MAX_LINKS = 256
 _MAX_FAILED = 4096
 _MAX_PER_KIND = 32
 _CONFIDENCE = {confidence: place for place, confidence in enumerate(Confidence)}
-_SURVIVABLE = ("network", "loading")
 # How a program ends on purpose, and what a client that went away leaves behind.
 _ORDERLY = frozenset(
     ("KeyboardInterrupt", "SystemExit", "CancelledError", "GeneratorExit", "StopIteration",
@@ -53,6 +52,8 @@ class Collector:
         self._counts: Counter[Kind] = Counter()
         self._chains: OrderedDict[_Key, list[Match | Unknown]] = OrderedDict()
         self._failed: dict[int, None] = {}
+        self._deaths: OrderedDict[_Key, _Key] = OrderedDict()
+        """By process the record of its engine's death: what is logged with it is what it died of."""
         self._context: list[Group] = []
 
     def add(self, item: Match | Unknown) -> None:
@@ -65,6 +66,8 @@ class Collector:
             if len(self._failed) > _MAX_FAILED:
                 self._failed.pop(next(iter(self._failed)))
         if not item.event.chain:
+            if isinstance(item, Match) and item.kind is Kind.ENGINE_DEAD:
+                self._note_death(item.event.first)
             self._fold(item)
             return
         key = item.event.first.key
@@ -80,6 +83,12 @@ class Collector:
         self._chains[key] = [item]
         if len(self._chains) > _MAX_CHAINS:
             self.settle(next(iter(self._chains)))
+
+    def _note_death(self, line: Line) -> None:
+        if line.place is not None:
+            self._deaths[line.key] = (line.time, line.place)
+            if len(self._deaths) > _MAX_CHAINS:
+                self._deaths.popitem(last=False)
 
     @property
     def has_open(self) -> bool:
@@ -128,6 +137,7 @@ class Collector:
         view._counts = self._counts.copy()
         view._chains = OrderedDict((key, list(chain)) for key, chain in self._chains.items())
         view._failed = dict(self._failed)
+        view._deaths = self._deaths.copy()
         view._context = [group.copy() for group in self._context]
         return view
 
@@ -147,7 +157,7 @@ class Collector:
         for group in groups:
             if group.kind in (Kind.ENGINE_DEAD, Kind.ENGINE_CRASHED):
                 died.setdefault(group.run.index, []).append(group)
-        groups = [group for group in groups if not _was_survived(group)]
+        groups = [group for group in groups if not was_survived(group)]
         for group in groups:
             dead = died.get(group.run.index, [])
             if (
@@ -156,7 +166,7 @@ class Collector:
                 and in_engine(group.event.frames, group.line.place)
             ):
                 group.severity = Severity.FATAL
-            _lower(group, dead)
+            lower(group, dead)
         return groups
 
     def _group(
@@ -185,7 +195,8 @@ class Collector:
         if chosen is None:
             return
         # What is printed under "the engine died" is what it died of.
-        is_deadly = any(
+        first = chain[0].event.first
+        is_deadly = self._deaths.get(first.key) == (first.time, first.place) or any(
             isinstance(item, Match) and item.kind is Kind.ENGINE_DEAD for item in chain
         )
         self._fold(chosen, is_deadly=is_deadly)
@@ -222,6 +233,9 @@ class Collector:
         elif GRAVITY[recogniser.severity] < GRAVITY[group.severity]:
             group.severity = recogniser.severity
             self.changes += 1
+        if is_deadly and group.severity is not Severity.FATAL:
+            group.severity = Severity.FATAL
+            self.changes += 1
         if item.event.table and not group.event.table:
             group.event = group.event._replace(table=item.event.table)
         if recogniser.id not in group.patterns:
@@ -252,7 +266,7 @@ class Collector:
         rule = self._catalogue.rules.get(Kind.ENGINE_UNRECOGNISED)
         if (
             name in _ORDERLY
-            or _has_left(item.event)
+            or has_left(item.event)
             or name.endswith("Warning")
             or is_warning(item.event)
             or rule is None
@@ -273,16 +287,6 @@ class Collector:
             self.changes += 1
 
 
-def _has_left(event: Event) -> bool:
-    """Tell what a server prints where a client has closed its connection."""
-    return short_name(event) == "ConnectionResetError" and not (
-        in_engine(event.frames, event.first.place)
-        or any(
-            "multiprocessing/" in file or file.startswith("torch/") for file, _, _ in event.frames
-        )
-    )
-
-
 def is_round(count: int) -> bool:
     """Tell a count that is worth telling: 1, 2, 5, 10, 20, 50, ..."""
     return str(count).rstrip("0") in ("1", "2", "5")
@@ -292,30 +296,3 @@ def next_round(count: int) -> int:
     """The next count that is worth telling: 1, 2, 5, 10, 20, 50, ..."""
     unit: int = 10 ** max(0, len(str(count)) - 1)
     return next(unit * factor for factor in (1, 2, 5, 10) if unit * factor > count)
-
-
-def _was_survived(group: Group) -> bool:
-    """A start that went on to its end made good what was said of the hub or a package on the way."""
-    return (
-        group.kind.area in _SURVIVABLE
-        and group.run.source == group.line.source
-        and group.run.last_ready > group.last_line
-        and (is_warning(group.event) or not group.event.frames)
-    )
-
-
-def _lower(group: Group, died: Sequence[Group]) -> None:
-    """A server that went on did not die."""
-    if group.severity is not Severity.FATAL or group.kind is Kind.ENGINE_DEAD:
-        return
-    run = group.run
-    if run.source != group.line.source or any(other is not group for other in died):
-        return
-    if run.last_ready > group.last_line:
-        group.severity = (
-            Severity.NOTICE
-            if is_warning(group.event) or not group.event.frames
-            else Severity.DEGRADED
-        )
-    elif run.last_answer > group.last_line:
-        group.severity = Severity.DEGRADED
