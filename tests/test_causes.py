@@ -275,3 +275,28 @@ def test_what_broke_one_node_explains_that_its_peers_lost_it(
 
     assert root is not None
     assert root.kind is alone.kind
+
+
+LEFT_THE_LOOP = """(APIServer pid=1) INFO:     Application startup complete.
+(APIServer pid=1) INFO:     10.0.0.8:42562 - "POST /v1/chat/completions HTTP/1.1" 200 OK
+(EngineCore_DP0 pid=77) ERROR 05-03 17:38:30 [core.py:710] Traceback (most recent call last):
+(EngineCore_DP0 pid=77) ERROR 05-03 17:38:30 [core.py:710]   File "/x/site-packages/vllm/v1/engine/core.py", line 728, in run_busy_loop
+(EngineCore_DP0 pid=77) ERROR 05-03 17:38:30 [core.py:710]     self._process_engine_step()
+(EngineCore_DP0 pid=77) ERROR 05-03 17:38:30 [core.py:710] ZeroDivisionError: division by zero
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "severity"),
+    [
+        (LEFT_THE_LOOP, Severity.FATAL),
+        (LEFT_THE_LOOP.replace("run_busy_loop", "add_request"), Severity.DEGRADED),
+    ],
+)
+def test_an_unknown_exception_that_left_the_engines_loop_ended_it(
+    text: str, severity: Severity
+) -> None:
+    root = triage(text.splitlines()).root
+
+    assert root is not None
+    assert (root.kind, root.severity) == (Kind.ENGINE_UNRECOGNISED, severity)

@@ -196,6 +196,39 @@ def test_gpus_of_amd_get_their_own_tools(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "tool"),
+    [
+        ("RuntimeError: synStatus=26 [Generic failure] Device acquire failed.\n", "hl-smi"),
+        (
+            "RuntimeError: TPU initialization failed: open(/dev/accel0): Device or resource busy\n",
+            "tpu-info",
+        ),
+        (
+            "INFO 05-04 10:00:00 [__init__.py:241] Automatically detected platform xpu.\n"
+            "RuntimeError: No XPU GPUs are available\n",
+            "xpu-smi discovery",
+        ),
+        (
+            "INFO 05-04 10:00:00 [__init__.py:241] Automatically detected platform npu.\n"
+            "RuntimeError: No NPU devices are available\n",
+            "npu-smi info",
+        ),
+    ],
+)
+def test_accelerators_of_other_makes_get_their_own_tools(
+    tmp_path: Path, text: str, tool: str
+) -> None:
+    report = triage(written(tmp_path, pod__log=text))
+    found = list(commands(report))
+
+    assert report.root is not None
+    assert report.root.kind == "gpu.driver"
+    assert tool in found
+    assert not [one for one in found if "nvidia" in one or "CUDA" in one]
+    assert "cuda" not in (report.root.verify or "")
+
+
+@pytest.mark.parametrize(
     "line",
     [
         "ROCM used to build PyTorch: N/A\n",

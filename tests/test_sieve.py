@@ -73,7 +73,7 @@ def told(scanner: Noting) -> object:
             for name, value in vars(run).items()
             if name not in ("release", "memory", "echoes", "platform", "meeting")
         }
-        | {"platform": (run.platform.pod, run.platform.is_slurm, run.platform.is_amd)}
+        | {"platform": (run.platform.pod, run.platform.is_slurm, run.platform.make)}
         | {"meeting": vars(run.meeting)}
         | {"release": {name: getattr(run.release, name) for name in Release.__slots__}}
         for run in scanner._runs.all

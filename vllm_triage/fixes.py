@@ -43,6 +43,10 @@ def render_steps(
 
 def render_verify(rule: Rule, values: Values, version: str | None) -> str | None:
     """Render how to see that the remedy worked; where the release is unknown, the older way too."""
+    return _for_make(_verify(rule, values, version), values.get("gpu_make", ""))
+
+
+def _verify(rule: Rule, values: Values, version: str | None) -> str | None:
     if rule.verify is None:
         return None
     if isinstance(rule.verify, str):

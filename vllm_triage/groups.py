@@ -9,6 +9,7 @@ from vllm_triage.expressions import expression
 from vllm_triage.kinds import Confidence, Kind, Level, Phase, Role, Severity
 from vllm_triage.lines import Line, Origin
 from vllm_triage.matches import Match, Unknown
+from vllm_triage.phases import ends_engine
 from vllm_triage.rules import Rule
 
 MAX_EVIDENCE = 6
@@ -186,7 +187,7 @@ def unrecognised(item: Unknown, rule: Rule) -> Group:
     if event.frames:
         last = event.frames[-1]
         fields["last_frame_anywhere"] = f"{last.file}:{last.line} in {last.function}"
-    is_fatal = item.phase is not Phase.SERVING
+    is_fatal = item.phase is not Phase.SERVING or ends_engine(event.frames)
     # A log without a sign of vLLM may be of any program.
     is_vllms = bool(vllm) or (
         bool(event.frames) and (event.first.place is not None or item.run.is_known)

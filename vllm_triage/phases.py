@@ -115,6 +115,7 @@ _ENGINE_FUNCTIONS = frozenset(
         "run_engine",
     )
 )
+_ENGINE_LOOPS = frozenset(("run_busy_loop", "run_engine_core", "run_engine_loop"))
 _ENGINE_PLACES = (
     "engine.py:",
     "core.py:",
@@ -157,6 +158,13 @@ def in_engine(frames: tuple[tuple[str, int, str], ...], place: str | None) -> bo
     return any(
         function in _ENGINE_FUNCTIONS or file.startswith(_ENGINE_FILES)
         for file, _, function in frames
+    )
+
+
+def ends_engine(frames: tuple[tuple[str, int, str], ...]) -> bool:
+    """Tell whether an exception left the engine's loop, which does not go on after one."""
+    return any(
+        function in _ENGINE_LOOPS and file.startswith("vllm/") for file, _, function in frames
     )
 
 

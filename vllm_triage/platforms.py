@@ -34,9 +34,18 @@ _SLURM_FILE = expression(r"(?:^|/)slurm-\d{1,12}(?:_\d{1,9})?\.out(?:\.\w{1,4})?
 _SLURM_LINE = expression(r"\s{0,80}(?:srun|slurmstepd|salloc|sbatch): ")
 # docker compose logs.
 _COMPOSE_LINE = expression(r"[a-z0-9][\w.-]{0,80} +\| ")
-_AMD = expression(
-    r"\bHIP (?:out of memory|error)|\bhip[A-Z]\w{2,40}|/rocm|\+rocm\d|\brocBLAS\b|\bamdgpu\b"
-)
+# The makes of accelerator that are not NVIDIA's, by what an incident's own lines say.
+_MAKES = {
+    "amd": expression(
+        r"\bHIP (?:out of memory|error)|\bhip[A-Z]\w{2,40}|/rocm|\+rocm\d|\brocBLAS\b|\bamdgpu\b"
+    ),
+    "tpu": expression(r"\bTPU (?:initialization|is already)|XLA:TPU|_HBM\d\)|/dev/accel\d"),
+    "intel": expression(r"\b(?:UR_RESULT|ZE_RESULT|PI)_ERROR_|\bUR error$|\(Intel\(R\) "),
+    "gaudi": expression(r"\bsynStatus\b|MODULE:PT_|\bhabana"),
+    "ascend": expression(
+        r"\bNPU (?:out of memory|function error)|\btorch_npu\b|\bHccl[A-Z]|\bE[A-Z]\d{4}: "
+    ),
+}
 
 SIGNS = (
     "Name: ", "Namespace: ", "Controlled By: ", "Containers:", "srun: ", "slurmstepd: ", "salloc: ", "sbatch: ",
@@ -44,7 +53,9 @@ SIGNS = (
 )  # fmt: skip
 """How the lines begin of which one is to be told to a platform."""
 CONTAINER_TOOLS = ("docker", "podman", "nerdctl")
-AMD_DETECTED = "detected platform rocm"
+DETECTED = "detected platform "
+_DETECTED = expression(r"detected platform (rocm|xpu|tpu|hpu|npu|ascend)\b")
+_MAKE_OF = {"rocm": "amd", "xpu": "intel", "hpu": "gaudi", "npu": "ascend"}
 
 
 class Pod(NamedTuple):
@@ -71,7 +82,8 @@ class Platform:
 
     def __init__(self, every: "Platform | None" = None) -> None:
         self._pods: dict[str, Pod] = {}
-        self._is_slurm = self._is_amd = False
+        self._is_slurm = False
+        self._make: str | None = None
         self._described: dict[str, str] = {}
         self._every = every
 
@@ -88,9 +100,9 @@ class Platform:
         return self._is_slurm or (self._every is not None and self._every.is_slurm)
 
     @property
-    def is_amd(self) -> bool:
-        """Whether any input shows GPUs of AMD."""
-        return self._is_amd or (self._every is not None and self._every.is_amd)
+    def make(self) -> str | None:
+        """Whose accelerators any input shows, where they are not NVIDIA's."""
+        return self._make or (self._every.make if self._every is not None else None)
 
     def add(self, found: Pod) -> None:
         """Take a pod that is described."""
@@ -98,11 +110,16 @@ class Platform:
         if self._every is not None:
             self._every.add(found)
 
-    def detect_amd(self) -> None:
-        """Take that the GPUs are of AMD."""
-        self._is_amd = True
+    def detect(self, text: str) -> None:
+        """Take whose accelerators a line with `DETECTED` in it names."""
+        found = _DETECTED.search(text)
+        if found is not None:
+            self._detect(_MAKE_OF.get(found[1], found[1]))
+
+    def _detect(self, make: str) -> None:
+        self._make = make
         if self._every is not None:
-            self._every.detect_amd()
+            self._every._detect(make)
 
     def feed(self, text: str) -> None:
         """Take a line that begins with one of the `SIGNS`."""
@@ -110,7 +127,7 @@ class Platform:
             self._describe(text)
         elif text.startswith(("GPU", "ROCM")):
             if "AMD " in text[:60] or text[28:29].isdigit():
-                self.detect_amd()
+                self._detect("amd")
         else:
             self._is_slurm = True
             if self._every is not None:
@@ -155,9 +172,18 @@ def values(
         out["scheduler"] = "slurm"
     elif starter in CONTAINER_TOOLS or any(_COMPOSE_LINE.match(line.raw) for line in shown):
         out["scheduler"] = "docker"
-    if (platform is not None and platform.is_amd) or any(_AMD.search(line.raw) for line in shown):
-        out["gpu_make"] = "amd"
+    make = (platform.make if platform is not None else None) or _make(shown)
+    if make:
+        out["gpu_make"] = make
     return out
+
+
+def _make(lines: list[Line]) -> str | None:
+    """The make that an incident's own lines show."""
+    return next(
+        (name for name, sign in _MAKES.items() if any(sign.search(line.raw) for line in lines)),
+        None,
+    )
 
 
 def _named(line: Line) -> Pod | None:

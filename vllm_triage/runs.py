@@ -11,7 +11,7 @@ from vllm_triage.lines import Key, Line, Origin, Prefix
 from vllm_triage.memory import STARTS
 from vllm_triage.numbers import whole
 from vllm_triage.phases import READY, STARTED, STARTING, STOPPING
-from vllm_triage.platforms import AMD_DETECTED, SIGNS, Platform
+from vllm_triage.platforms import DETECTED, SIGNS, Platform
 from vllm_triage.releases import names_package
 from vllm_triage.run import Run
 from vllm_triage.tracebacks import Frame
@@ -344,8 +344,8 @@ class Runs:
         """Where it runs, and where its ranks meet."""
         if text.startswith(SIGNS):
             run.platform.feed(text)
-        elif AMD_DETECTED in text:
-            run.platform.detect_amd()
+        elif DETECTED in text:
+            run.platform.detect(text)
         if "MASTER_" in text or "init_method" in text or "--master" in text:
             run.meeting.feed(text)
 
