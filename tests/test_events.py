@@ -204,7 +204,7 @@ PIP = """  error: subprocess-exited-with-error
 
 
 def test_an_indented_traceback_ends_with_its_own_exception_and_not_with_a_note() -> None:
-    report = triage(PIP.splitlines())
+    report = triage(iter(PIP.splitlines()))
 
     assert [incident.kind for incident in report.incidents] == ["loading.missing_dependency"]
     assert [one.line for one in report.incidents[0].evidence] == [5]
