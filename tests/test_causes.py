@@ -296,7 +296,7 @@ LEFT_THE_LOOP = """(APIServer pid=1) INFO:     Application startup complete.
 def test_an_unknown_exception_that_left_the_engines_loop_ended_it(
     text: str, severity: Severity
 ) -> None:
-    root = triage(text.splitlines()).root
+    root = triage(iter(text.splitlines())).root
 
     assert root is not None
     assert (root.kind, root.severity) == (Kind.ENGINE_UNRECOGNISED, severity)

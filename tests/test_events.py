@@ -2,6 +2,7 @@
 
 import pytest
 
+from vllm_triage import triage
 from vllm_triage.assembler import Assembler
 from vllm_triage.events import Event
 from vllm_triage.kinds import Level
@@ -189,3 +190,21 @@ def test_an_exception_printed_as_a_repr_is_one() -> None:
     found = events("ERROR 05-01 10:00:00 [engine.py:135] RuntimeError('shape mismatch: a vs b')")
 
     assert found[0].exception == "RuntimeError"
+
+
+PIP = """  error: subprocess-exited-with-error
+  ╰─> [4 lines of output]
+      Traceback (most recent call last):
+        File "<string>", line 34, in <module>
+      ModuleNotFoundError: No module named 'torch'
+      [end of output]
+
+  note: This error originates from a subprocess, and is likely not a problem with pip.
+"""
+
+
+def test_an_indented_traceback_ends_with_its_own_exception_and_not_with_a_note() -> None:
+    report = triage(iter(PIP.splitlines()))
+
+    assert [incident.kind for incident in report.incidents] == ["loading.missing_dependency"]
+    assert [one.line for one in report.incidents[0].evidence] == [5]

@@ -376,6 +376,17 @@ class Assembler:
         self._done.append(state.raised(lines))
         state.exception = None
 
+    def _indented(self, state: Process, lines: list[Line]) -> None:
+        """Give the exception of a traceback that stands indented as a whole, as pip shows its children's."""
+        for line in lines:
+            text = line.text.strip()
+            name = exception_name(text, in_traceback=False)
+            if name is not None and text.startswith(f"{name}: "):
+                state.exception = name
+                self._done.append(state.raised([line._replace(text=text)]))
+                state.exception = None
+                return
+
     def _end(self, state: Process, *, keep_pending: bool = False) -> None:
         """Give the open message and what a traceback without its last line still tells."""
         self.settle(state)
@@ -389,6 +400,8 @@ class Assembler:
                 lines = [lines[index]._replace(text=f"{name}: {text}")]
                 self._done.append(state.raised(lines, restored=True))
                 state.exception = None
+            else:
+                self._indented(state, lines)
         state.is_open = False
         state.frames = ()
         state.source = []
